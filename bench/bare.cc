@@ -1,0 +1,153 @@
+#include "bench/bare.h"
+
+#include <fcntl.h>
+#include <liburing.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <thread>
+#include <vector>
+
+#include "bench/measure.h"
+#include "bench/tensors.h"
+#include "dsckpt/limits.h"
+
+namespace dsckpt::bench {
+namespace {
+
+// The library's own sizes: a write is a window, reads as in its streams.
+constexpr uint64_t kWriteBytes = 16 * kMiB;
+constexpr uint64_t kReadBytes = 8 * kMiB;
+constexpr unsigned kDepth = 8;
+
+Status Failure(const char* doing, int error, const std::string& path) {
+  return Status(StatusCode::kIoError, std::string("bare loop: ") + doing)
+      .WithErrno(error)
+      .WithPath(path);
+}
+
+class Descriptor {
+ public:
+  Descriptor(const std::string& path, int flags) : fd_(open(path.c_str(), flags, 0644)) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+class Ring {
+ public:
+  Ring() : error_(-io_uring_queue_init(kDepth, &ring_, 0)) {}
+  ~Ring() {
+    if (error_ == 0) io_uring_queue_exit(&ring_);
+  }
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
+
+  // Cuts [0, total) into blocks and keeps kDepth of them in flight; `prepare(sqe, offset, bytes,
+  // slot)`. A slot is free again when its block has completed.
+  template <typename Prepare>
+  int Run(uint64_t total, uint64_t block, Prepare prepare) {
+    if (error_ != 0) return error_;
+    std::vector<unsigned> free_slots;
+    for (unsigned i = 0; i < kDepth; ++i) free_slots.push_back(i);
+    uint64_t next = 0;
+    while (next < total || free_slots.size() < kDepth) {
+      while (next < total && !free_slots.empty()) {
+        const uint64_t bytes = std::min(block, total - next);
+        io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
+        prepare(sqe, next, bytes, free_slots.back());
+        sqe->user_data = (bytes << 8) | free_slots.back();
+        free_slots.pop_back();
+        next += bytes;
+      }
+      if (const int submitted = io_uring_submit_and_wait(&ring_, 1); submitted < 0) {
+        return -submitted;
+      }
+      io_uring_cqe* cqe = nullptr;
+      while (io_uring_peek_cqe(&ring_, &cqe) == 0) {
+        const int done = cqe->res;
+        const uint64_t wanted = cqe->user_data >> 8;
+        free_slots.push_back(static_cast<unsigned>(cqe->user_data & 0xFF));
+        io_uring_cqe_seen(&ring_, cqe);
+        if (done < 0) return -done;
+        // A local disk completes whole blocks; the last read may end at the end of the file.
+        const bool last_read = next == total && RoundedUp(done) == wanted;
+        if (static_cast<uint64_t>(done) != wanted && !last_read) return EIO;
+      }
+    }
+    return 0;
+  }
+
+ private:
+  static uint64_t RoundedUp(int done) {
+    return (static_cast<uint64_t>(done) + kPageBytes - 1) / kPageBytes * kPageBytes;
+  }
+  io_uring ring_ = {};
+  int error_;
+};
+
+}  // namespace
+
+Status BareWrite(const std::string& path, std::span<const std::byte> bytes) {
+  const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC | O_DIRECT | O_CLOEXEC);
+  if (file.get() < 0) return Failure("open", errno, path);
+  if (fallocate(file.get(), 0, 0, static_cast<off_t>(bytes.size())) != 0) {
+    return Failure("fallocate", errno, path);
+  }
+  Ring ring;
+  const int error = ring.Run(bytes.size(), kWriteBytes,
+                             [&](io_uring_sqe* sqe, uint64_t offset, uint64_t count, unsigned) {
+                               io_uring_prep_write(sqe, file.get(), bytes.data() + offset,
+                                                   static_cast<unsigned>(count), offset);
+                             });
+  if (error != 0) return Failure("write", error, path);
+  if (fsync(file.get()) != 0) return Failure("fsync", errno, path);
+  return {};
+}
+
+Status BareRead(const std::string& path, std::span<std::byte> out) {
+  const Descriptor file(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+  struct stat info = {};
+  if (file.get() < 0 || fstat(file.get(), &info) != 0) return Failure("open", errno, path);
+  const uint64_t total =
+      (static_cast<uint64_t>(info.st_size) + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const bool in_place = out.size() >= total;
+  if (!in_place && out.size() < kDepth * kReadBytes) return Failure("buffer", EINVAL, path);
+  Ring ring;
+  const int error = ring.Run(
+      total, kReadBytes, [&](io_uring_sqe* sqe, uint64_t offset, uint64_t count, unsigned slot) {
+        std::byte* to = out.data() + (in_place ? offset : slot * kReadBytes);
+        io_uring_prep_read(sqe, file.get(), to, static_cast<unsigned>(count), offset);
+      });
+  return error == 0 ? Status() : Failure("read", error, path);
+}
+
+double BareHash(std::span<const std::byte> bytes) {
+  const unsigned threads = std::clamp(std::thread::hardware_concurrency(), 1u, 8u);
+  std::atomic<uint64_t> next{0};
+  std::atomic<uint64_t> keep{0};  // so that the sums are needed
+  const auto work = [&] {
+    for (uint64_t at; (at = next.fetch_add(kChunkBytes)) < bytes.size();) {
+      const uint64_t count = std::min(kChunkBytes, bytes.size() - at);
+      keep.fetch_xor(XXH3_128bits(bytes.data() + at, count).low64);
+    }
+  };
+  const Timer timer;
+  std::vector<std::thread> pool;
+  for (unsigned i = 1; i < threads; ++i) pool.emplace_back(work);
+  work();
+  for (std::thread& thread : pool) thread.join();
+  return timer.seconds();
+}
+
+}  // namespace dsckpt::bench

@@ -1,0 +1,48 @@
+#ifndef DSCKPT_BENCH_BENCH_H_
+#define DSCKPT_BENCH_BENCH_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dsckpt/status.h"
+
+namespace dsckpt::bench {
+
+struct Options {
+  uint64_t bytes = 0;
+  uint32_t tensors = 0;
+  uint64_t pool_bytes = 0;
+  std::string dir;
+  int repeat = 0;
+};
+
+/// One measured workload. Times are medians over the repeats.
+struct Result {
+  std::string workload;
+  uint64_t bytes = 0;
+  uint64_t tensors = 0;
+  double seconds = 0;
+  /// What a bare loop takes for the same bytes, interleaved with ours; 0: there is no such limit.
+  double limit_seconds = 0;
+  /// Growth of the resident set at its peak, from before the engine or file existed: staging pool
+  /// included, the caller's tensors not.
+  uint64_t peak_extra_bytes = 0;
+};
+
+using Results = std::vector<Result>;
+
+/// Durable save of mixed tensors, against a bare O_DIRECT write loop with an fsync.
+dsckpt::Result<Results> RunSave(const Options& options);
+/// Cold load into caller memory, against a bare O_DIRECT read loop.
+dsckpt::Result<Results> RunLoad(const Options& options);
+/// Cold verify, against the slower of a bare read loop and bare XXH3 on as many threads.
+dsckpt::Result<Results> RunVerify(const Options& options);
+/// Warm open of a file with many tensors.
+dsckpt::Result<Results> RunOpen(const Options& options);
+/// Save() returning, for many lazily captured tensors: with a new layout and with the same again.
+dsckpt::Result<Results> RunReturn(const Options& options);
+
+}  // namespace dsckpt::bench
+
+#endif  // DSCKPT_BENCH_BENCH_H_

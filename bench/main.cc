@@ -1,0 +1,92 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "bench/bench.h"
+
+namespace dsckpt::bench {
+namespace {
+
+// The bars of a number of tensors or bytes are stated for these sizes.
+void FillDefaults(const std::string& workload, Options& options) {
+  if (options.tensors == 0) {
+    options.tensors = workload == "open" || workload == "return" ? 100'000 : 400;
+  }
+}
+
+// Ratio of the limit's time to ours: 1 is as fast as the hardware.
+std::string Ratio(const Result& r, const char* none) {
+  return r.limit_seconds > 0 ? fmt::format("{:.3f}", r.limit_seconds / r.seconds) : none;
+}
+
+void PrintJson(const Result& r) {
+  fmt::print(R"({{"workload":"{}","bytes":{},"tensors":{},"seconds":{:.6f},"limit_seconds":{:.6f},)"
+             R"("ratio":{},"peak_extra_bytes":{}}})"
+             "\n",
+             r.workload, r.bytes, r.tensors, r.seconds, r.limit_seconds, Ratio(r, "null"),
+             r.peak_extra_bytes);
+}
+
+void PrintTable(const Results& results) {
+  constexpr double kMega = 1e6;
+  fmt::print("{:<14}{:>12}{:>10}{:>12}{:>10}{:>12}{:>8}{:>16}\n", "workload", "MB", "tensors", "ms",
+             "MB/s", "limit ms", "ratio", "extra memory MB");
+  for (const Result& r : results) {
+    fmt::print("{:<14}{:>12.1f}{:>10}{:>12.2f}{:>10.0f}{:>12.2f}{:>8}{:>16.1f}\n", r.workload,
+               static_cast<double>(r.bytes) / kMega, r.tensors, r.seconds * 1e3,
+               static_cast<double>(r.bytes) / kMega / r.seconds, r.limit_seconds * 1e3,
+               Ratio(r, "-"), static_cast<double>(r.peak_extra_bytes) / kMega);
+  }
+}
+
+dsckpt::Result<Results> Run(const std::string& workload, const Options& options) {
+  if (workload == "save") return RunSave(options);
+  if (workload == "load") return RunLoad(options);
+  if (workload == "verify") return RunVerify(options);
+  if (workload == "open") return RunOpen(options);
+  return RunReturn(options);
+}
+
+int Main(int argc, char** argv) {
+  std::string workload;
+  Options options;
+  bool json = false;
+  CLI::App app("Measures dsckpt against what the hardware gives.");
+  app.add_option("workload", workload, "save, load, open, verify or return")
+      ->required()
+      ->check(CLI::IsMember({"save", "load", "open", "verify", "return"}));
+  app.add_option("--bytes", options.bytes, "tensor bytes of save, load and verify")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("4G");
+  app.add_option("--tensors", options.tensors, "number of tensors (400; open, return: 100000)");
+  app.add_option("--pool", options.pool_bytes, "the engine's staging pool")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("64M");
+  app.add_option("--dir", options.dir, "where the files go")->default_val(".");
+  app.add_option("--repeat", options.repeat, "measurements; their median counts")
+      ->default_val(5)
+      ->check(CLI::Range(1, 1000));
+  app.add_flag("--json", json, "one JSON object a line");
+  options.bytes = uint64_t{4} << 30;
+  options.pool_bytes = uint64_t{64} << 20;
+  CLI11_PARSE(app, argc, argv);
+  FillDefaults(workload, options);
+
+  const auto results = Run(workload, options);
+  if (!results.ok()) {
+    fmt::print(stderr, "dsckpt_bench: {}\n", results.status().ToString());
+    return 2;
+  }
+  if (json) {
+    for (const Result& r : results.value()) PrintJson(r);
+  } else {
+    PrintTable(results.value());
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace dsckpt::bench
+
+int main(int argc, char** argv) { return dsckpt::bench::Main(argc, argv); }

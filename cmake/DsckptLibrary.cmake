@@ -1,0 +1,29 @@
+# dsckpt::dsckpt, the library that programs link, and its installation.
+
+add_library(dsckpt $<TARGET_OBJECTS:dsckpt_format> $<TARGET_OBJECTS:dsckpt_io> $<TARGET_OBJECTS:dsckpt_writer>
+            $<TARGET_OBJECTS:dsckpt_reader>)
+add_library(dsckpt::dsckpt ALIAS dsckpt)
+target_compile_features(dsckpt PUBLIC cxx_std_20)
+target_include_directories(dsckpt PUBLIC $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>
+                           $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_link_libraries(dsckpt PRIVATE $<BUILD_INTERFACE:dsckpt_options> PUBLIC Threads::Threads)
+set_target_properties(dsckpt PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+foreach(dependency xxhash zstd uring)
+  if(TARGET dep::${dependency})
+    get_target_property(location dep::${dependency} IMPORTED_LOCATION)
+    target_link_libraries(dsckpt PRIVATE ${location})
+  endif()
+endforeach()
+
+include(CMakePackageConfigHelpers)
+install(TARGETS dsckpt EXPORT dsckptTargets)
+install(DIRECTORY include/dsckpt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT dsckptTargets NAMESPACE dsckpt:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/dsckpt)
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/dsckptConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/dsckptConfig.cmake @ONLY CONTENT
+"include(CMakeFindDependencyMacro)
+find_dependency(Threads)
+include(\${CMAKE_CURRENT_LIST_DIR}/dsckptTargets.cmake)
+")
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/dsckptConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/dsckptConfigVersion.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/dsckpt)

@@ -1,0 +1,33 @@
+# What every target of this project has in common.
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+add_library(dsckpt_options INTERFACE)
+target_compile_features(dsckpt_options INTERFACE cxx_std_20)
+target_include_directories(dsckpt_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
+if(DSCKPT_DEVELOPER)
+  target_compile_options(dsckpt_options INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    # GCC bug 105651: false -Wrestrict on std::string concatenation.
+    target_compile_options(dsckpt_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+  endif()
+endif()
+if(DSCKPT_SANITIZE)
+  target_compile_options(dsckpt_options INTERFACE -fsanitize=${DSCKPT_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(dsckpt_options INTERFACE -fsanitize=${DSCKPT_SANITIZE})
+  if(DSCKPT_SANITIZE MATCHES undefined)
+    target_compile_options(dsckpt_options INTERFACE -fno-sanitize-recover=undefined)
+  endif()
+endif()
+
+# One layer of the library: dsckpt_layer(format third_party...) compiles *.cc here into dsckpt_<name>.
+function(dsckpt_layer name)
+  file(GLOB sources CONFIGURE_DEPENDS *.cc)
+  add_library(dsckpt_${name} OBJECT ${sources})
+  set_target_properties(dsckpt_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(dsckpt_${name} PRIVATE dsckpt_options ${ARGN})
+endfunction()

@@ -1,0 +1,384 @@
+#include "format/catalog.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "dsckpt/limits.h"
+#include "format/catalog_items.h"
+#include "format/checksum.h"
+#include "format/layout.h"
+#include "format/names.h"
+#include "format/tree_build.h"
+
+namespace dsckpt::format {
+namespace {
+
+using Data = Description::Data;
+
+constexpr uint8_t kNoType = std::numeric_limits<uint8_t>::max();
+
+Status Duplicate(std::string_view name) {
+  return Status(StatusCode::kAlreadyExists,
+                "the name '" + Printable(name) + "' is given to two items: names are unique");
+}
+
+Status PlainUnsupported(std::string_view name, const std::string& what) {
+  return Status(StatusCode::kUnsupported, "plain safetensors cannot hold '" + Printable(name) +
+                                              "', " + what + ": save a dsckpt shard");
+}
+
+// Builds one Catalog, a step at a time; later steps use what earlier ones filled.
+class CatalogBuilder {
+ public:
+  CatalogBuilder(const Data& data, bool shard, const Metadata& metadata) : data_(data) {
+    out_.shard = shard;
+    out_.header_metadata = metadata;
+  }
+
+  Result<Catalog> Build() {
+    DSCKPT_RETURN_IF_ERROR(data_.status);
+    if (data_.open.size() != 1) {
+      return Status(StatusCode::kInvalidArgument, "the container '" + Printable(data_.prefix) +
+                                                      "' is not closed: End() is missing");
+    }
+    order_ = SortedByName(data_.tensor_names);
+    out_.objects = SortedByName(data_.object_names);
+    DSCKPT_RETURN_IF_ERROR(CheckNames());
+    DSCKPT_RETURN_IF_ERROR(CheckUniqueKeys(data_.tree));
+    DSCKPT_RETURN_IF_ERROR(CheckUniqueKeys(data_.attributes));
+    if (!out_.shard) DSCKPT_RETURN_IF_ERROR(CheckPlain());
+    FoldTies();
+    FillTensorColumns();
+    FillObjectColumns();
+    DSCKPT_RETURN_IF_ERROR(CheckIndexSize());
+    DSCKPT_RETURN_IF_ERROR(PlaceRaw());
+    MergeLog();
+    return std::move(out_);
+  }
+
+ private:
+  std::string_view TensorName(uint32_t described) const { return data_.tensor_names[described]; }
+  std::string_view ObjectName(uint32_t described) const { return data_.object_names[described]; }
+  bool Listed(uint32_t ordinal) const { return listable_[out_.columns.tensor_dtype[ordinal]]; }
+  bool Raw(uint32_t ordinal) const {
+    return out_.columns.tensors.encoding[ordinal] == static_cast<uint8_t>(Encoding::kRaw);
+  }
+
+  Status CheckNames() const {
+    for (size_t i = 1; i < order_.size(); ++i) {
+      if (TensorName(order_[i - 1]) == TensorName(order_[i])) {
+        return Duplicate(TensorName(order_[i]));
+      }
+    }
+    for (size_t i = 1; i < out_.objects.size(); ++i) {
+      if (ObjectName(out_.objects[i - 1]) == ObjectName(out_.objects[i])) {
+        return Duplicate(ObjectName(out_.objects[i]));
+      }
+    }
+    for (size_t t = 0, o = 0; t < order_.size() && o < out_.objects.size();) {
+      const int order = TensorName(order_[t]).compare(ObjectName(out_.objects[o]));
+      if (order == 0) return Duplicate(TensorName(order_[t]));
+      (order < 0 ? t : o) += 1;
+    }
+    return {};
+  }
+
+  Status CheckPlain() const {
+    if (!out_.objects.empty()) return PlainUnsupported(ObjectName(out_.objects[0]), "an object");
+    for (const uint32_t described : order_) {
+      const auto& tensor = data_.tensors[described];
+      if (tensor.encoding != Encoding::kRaw) {
+        return PlainUnsupported(TensorName(described),
+                                std::string("encoded as ") + EncodingName(tensor.encoding));
+      }
+      if (const DTypeInfo dtype = *FindDType(tensor.dtype); !dtype.listable) {
+        return PlainUnsupported(TensorName(described), "of dtype " + std::string(dtype.name));
+      }
+    }
+    return {};
+  }
+
+  // Splits order_ into tensors and aliases.
+  void FoldTies() {
+    const std::vector<uint32_t> stored = FindTies(data_);
+    out_.tensor_ordinal.resize(order_.size());
+    out_.tensors.reserve(order_.size());
+    for (const uint32_t described : order_) {
+      auto& items = stored[described] == described ? out_.tensors : out_.aliases;
+      const uint32_t bit = stored[described] == described ? 0 : Catalog::kAliasBit;
+      out_.tensor_ordinal[described] = static_cast<uint32_t>(items.size()) | bit;
+      items.push_back(described);
+    }
+    out_.alias_target.reserve(out_.aliases.size());
+    for (const uint32_t described : out_.aliases) {
+      out_.alias_target.push_back(out_.tensor_ordinal[stored[described]]);
+      out_.columns.alias_names.Append(TensorName(described));
+    }
+    out_.columns.alias_target = out_.alias_target;
+  }
+
+  // Position in the dtype column, by order of first use.
+  uint8_t DTypePosition(DType dtype) {
+    uint8_t& position = dtype_position_[static_cast<size_t>(dtype)];
+    if (position == kNoType) {
+      const DTypeInfo info = *FindDType(dtype);
+      position = static_cast<uint8_t>(out_.columns.dtypes.size());
+      listable_[position] = info.listable;
+      out_.columns.dtypes.push_back(
+          {static_cast<uint16_t>(dtype), info.bits, info.block_elements, info.block_bytes});
+    }
+    return position;
+  }
+
+  void FillTensorColumns() {
+    IndexColumns& columns = out_.columns;
+    const size_t count = out_.tensors.size();
+    columns.tensor_names.bytes.reserve(data_.tensor_names.bytes.size());
+    columns.tensor_names.ends.reserve(count);
+    columns.tensor_dtype.reserve(count);
+    columns.dim_end.reserve(count);
+    columns.dims.reserve(data_.dims.size());
+    out_.raw_bytes.reserve(count);
+    columns.tensors.encoding.reserve(count);
+    for (const uint32_t described : out_.tensors) {
+      const auto& identity = data_.tensors[described];
+      const auto& source = data_.tensor_sources[described];
+      columns.tensor_names.Append(TensorName(described));
+      columns.tensor_dtype.push_back(DTypePosition(identity.dtype));
+      const auto shape = data_.dims.begin() + source.dims_begin;
+      columns.dims.insert(columns.dims.end(), shape, shape + identity.rank);
+      columns.dim_end.push_back(static_cast<uint32_t>(columns.dims.size()));
+      out_.raw_bytes.push_back(source.raw_bytes);
+      columns.tensors.encoding.push_back(static_cast<uint8_t>(identity.encoding));
+    }
+    columns.tensors.raw_bytes = out_.raw_bytes;
+    FillTensorChunks();
+  }
+
+  void FillTensorChunks() {
+    PayloadColumns& payload = out_.columns.tensors;
+    const size_t count = out_.tensors.size();
+    payload.stored_bytes.resize(count);
+    payload.chunk_end.reserve(count);
+    payload.stored_chunk_end.reserve(count);
+    uint64_t stored = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint64_t chunks = ChunkCount(out_.raw_bytes[i]);
+      sums_ += chunks;
+      stored += Raw(i) ? 0 : chunks;
+      if (Raw(i)) payload.stored_bytes[i] = out_.raw_bytes[i];
+      payload.chunk_end.push_back(static_cast<uint32_t>(sums_));
+      payload.stored_chunk_end.push_back(static_cast<uint32_t>(stored));
+    }
+    sums_ += stored;  // One entry of equal size in each column.
+  }
+
+  void FillObjectColumns() {
+    IndexColumns& columns = out_.columns;
+    const size_t count = out_.objects.size();
+    out_.object_ordinal.resize(count);
+    std::array<uint8_t, kMaxDistinctTypes> position;
+    std::vector<bool> used(data_.media_types.size());
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint32_t described = out_.objects[i];
+      const auto& identity = data_.objects[described];
+      out_.object_ordinal[described] = i;
+      columns.object_names.Append(ObjectName(described));
+      if (!used[identity.media_type]) {
+        used[identity.media_type] = true;
+        position[identity.media_type] = static_cast<uint8_t>(columns.media_types.size());
+        columns.media_types.push_back(data_.media_types[identity.media_type]);
+      }
+      columns.object_media_type.push_back(position[identity.media_type]);
+      columns.objects.encoding.push_back(static_cast<uint8_t>(identity.encoding));
+      sums_ += 2 * ChunkCount(data_.object_sources[described].size);
+    }
+    // Sizes and places of objects are the save's to fill in.
+    for (auto* column :
+         {&columns.objects.offset, &columns.objects.raw_bytes, &columns.objects.stored_bytes}) {
+      column->resize(count);
+    }
+    columns.objects.chunk_end.resize(count);
+    columns.objects.stored_chunk_end.resize(count);
+  }
+
+  // Before any file exists. An object of unknown size can still exceed the limit: EncodeIndex
+  // checks again.
+  Status CheckIndexSize() const {
+    if (!out_.shard) return {};
+    const TreeColumns* trees[] = {&data_.tree, &data_.attributes};
+    uint64_t bound = IndexBytesBound(out_.columns) + out_.columns.tensor_names.size() * 8;
+    for (const TreeColumns* tree : trees) {
+      bound += tree->nodes.size() * sizeof(NodeRecord) + tree->heap.size();
+      for (const std::string& tag : tree->tags) bound += tag.size() + 32;
+    }
+    if (sums_ <= kMaxIndexBytes / sizeof(Hash128)) bound += sums_ * sizeof(Hash128);
+    if (sums_ <= kMaxIndexBytes / sizeof(Hash128) && bound <= kMaxIndexBytes) return {};
+    return Status(StatusCode::kLimitExceeded,
+                  "the index would exceed " + std::to_string(kMaxIndexBytes) + " bytes (" +
+                      std::to_string(out_.tensors.size()) + " tensors, " + std::to_string(sums_) +
+                      " checksums): save fewer items in one file");
+  }
+
+  Status PlaceRaw() {
+    RawLayout layout;
+    for (uint32_t i = 0; i < out_.tensors.size(); ++i) {
+      if (Raw(i) && !layout.Count(Listed(i), out_.raw_bytes[i])) {
+        return Status(StatusCode::kLimitExceeded, "the tensors exceed 2^63 bytes together, at '" +
+                                                      Printable(TensorName(out_.tensors[i])) + "'");
+      }
+    }
+    OrderRaw();
+    DSCKPT_RETURN_IF_ERROR(BuildHeader());
+    out_.data_begin = out_.header.size();
+    layout.Place(out_.data_begin);
+    out_.offset.resize(out_.tensors.size());
+    for (uint32_t i = 0; i < out_.tensors.size(); ++i) {
+      if (Raw(i)) out_.offset[i] = layout.Next(Listed(i), out_.raw_bytes[i]);
+    }
+    out_.columns.tensors.offset = out_.offset;
+    out_.tail_begin = layout.tail_begin();
+    out_.unlisted_begin = layout.unlisted_begin();
+    out_.raw_end = layout.raw_end();
+    out_.log_begin = layout.log_begin();
+    if (layout.log_begin() > kMaxFileBytes) {
+      return Status(StatusCode::kLimitExceeded, "the file would exceed 2^63 bytes");
+    }
+    return {};
+  }
+
+  // Listed, then unlisted; falling alignment class, then name, in each: a counting sort.
+  void OrderRaw() {
+    const auto bucket = [this](uint32_t i) {
+      const unsigned last = Listed(i) ? kAlignmentClasses : 2 * kAlignmentClasses;
+      return last - 1 - AlignmentClass(out_.raw_bytes[i]);
+    };
+    std::array<uint32_t, 2 * kAlignmentClasses + 1> begin{};
+    for (uint32_t i = 0; i < out_.tensors.size(); ++i) {
+      if (Raw(i)) ++begin[bucket(i) + 1];
+    }
+    for (size_t b = 1; b < begin.size(); ++b) begin[b] += begin[b - 1];
+    out_.listed = begin[kAlignmentClasses];
+    out_.raw_order.resize(begin.back());
+    for (uint32_t i = 0; i < out_.tensors.size(); ++i) {
+      if (Raw(i)) out_.raw_order[begin[bucket(i)]++] = i;
+    }
+  }
+
+  // As stock tools record ties. Keys that mean something else keep their meaning.
+  Metadata AliasMembers() const {
+    Metadata members;
+    for (uint32_t i = 0; i < out_.aliases.size(); ++i) {
+      const std::string_view name = out_.columns.alias_names[i];
+      const auto collides = [name](const auto& member) { return member.first == name; };
+      if (name == "format" || name.starts_with("dsckpt") ||
+          std::any_of(out_.header_metadata.begin(), out_.header_metadata.end(), collides)) {
+        continue;
+      }
+      members.emplace_back(name, out_.columns.tensor_names[out_.alias_target[i]]);
+    }
+    return members;
+  }
+
+  Status BuildHeader() {
+    Metadata metadata = AliasMembers();
+    const bool aliases = !metadata.empty();
+    metadata.insert(metadata.end(), out_.header_metadata.begin(), out_.header_metadata.end());
+    Result<std::string> header = TryHeader(metadata);
+    const bool fits = header.ok() && out_.header_lists;
+    // Aliases that push the header over its cap are of no use to stock loaders; the index has them.
+    if (!fits && aliases && out_.shard) header = TryHeader(out_.header_metadata);
+    if (!header.ok()) return header.status();
+    out_.header = std::move(header).value();
+    return {};
+  }
+
+  Result<std::string> TryHeader(const Metadata& metadata) {
+    const IndexColumns& columns = out_.columns;
+    const std::span<const int64_t> dims = columns.dims;
+    HeaderBuilder builder(out_.shard, metadata);
+    uint64_t begin = 0;
+    for (uint32_t i = 0; i < out_.listed; ++i) {
+      const uint32_t ordinal = out_.raw_order[i];
+      const uint64_t end = begin + out_.raw_bytes[ordinal];
+      const DType dtype{columns.dtypes[columns.tensor_dtype[ordinal]].code};
+      builder.Add(columns.tensor_names[ordinal], FindDType(dtype)->name,
+                  Part(dims, columns.dim_end, ordinal), begin, end);
+      begin = end;
+    }
+    return builder.Finish(&out_.header_lists);
+  }
+
+  void MergeLog() {
+    uint32_t object = 0;
+    const auto add_objects = [&](const std::string_view* limit) {
+      for (; object < out_.objects.size(); ++object) {
+        if (limit != nullptr && out_.columns.object_names[object] > *limit) break;
+        out_.log.push_back({true, object});
+      }
+    };
+    for (uint32_t i = 0; i < out_.tensors.size(); ++i) {
+      if (Raw(i)) continue;
+      const std::string_view name = out_.columns.tensor_names[i];
+      add_objects(&name);
+      out_.log.push_back({false, i});
+    }
+    add_objects(nullptr);
+  }
+
+  const Data& data_;
+  Catalog out_;
+  std::vector<uint32_t> order_;  // Described tensors, ties included, by name.
+  uint64_t sums_ = 0;            // Entries of 16 bytes in the columns that chunks fill.
+  std::array<uint8_t, kMaxDistinctTypes> dtype_position_ = [] {
+    std::array<uint8_t, kMaxDistinctTypes> none;
+    none.fill(kNoType);
+    return none;
+  }();
+  std::array<bool, kMaxDistinctTypes> listable_{};
+};
+
+// Ties of `description` against those that the catalog folded.
+bool SameTies(const Catalog& catalog, const Data& description) {
+  const std::vector<uint32_t> stored = FindTies(description);
+  for (uint32_t i = 0; i < stored.size(); ++i) {
+    const uint32_t ordinal = catalog.tensor_ordinal[i];
+    const uint32_t target = (ordinal & Catalog::kAliasBit) == 0
+                                ? ordinal
+                                : catalog.alias_target[ordinal & ~Catalog::kAliasBit];
+    if (catalog.tensors[target] != stored[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<Catalog> BuildCatalog(const Data& description, bool shard, const Metadata& metadata) {
+  return CatalogBuilder(description, shard, metadata).Build();
+}
+
+bool CatalogHolds(const Catalog& catalog, const Data& built_from, const Data& description,
+                  bool shard, const Metadata& metadata) {
+  return description.status.ok() && description.open.size() == 1 && catalog.shard == shard &&
+         catalog.header_metadata == metadata && SameIdentity(built_from, description) &&
+         (SameMemory(built_from, description) || SameTies(catalog, description));
+}
+
+TreeColumns ResolveTree(const Data& description, const Catalog& catalog) {
+  TreeColumns tree = description.tree;
+  for (NodeRecord& node : tree.nodes) {
+    if (node.kind == NodeKind::kObject) {
+      node.payload = catalog.object_ordinal[node.payload];
+    } else if (node.kind == NodeKind::kTensor) {
+      const uint32_t ordinal = catalog.tensor_ordinal[node.payload];
+      if ((ordinal & Catalog::kAliasBit) != 0) node.kind = NodeKind::kAlias;
+      node.payload = ordinal & ~Catalog::kAliasBit;
+    }
+  }
+  return tree;
+}
+
+}  // namespace dsckpt::format

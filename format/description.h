@@ -1,0 +1,95 @@
+#ifndef DSCKPT_FORMAT_DESCRIPTION_H_
+#define DSCKPT_FORMAT_DESCRIPTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dsckpt/provider.h"
+#include "format/columns.h"
+
+namespace dsckpt {
+
+/// What Description collects, in the order described. Flat arrays, because a save of 100,000
+/// tensors describes them again each time within milliseconds. Two halves: the identity, which
+/// decides the layout and is compared with the cached one, and the sources, which may differ from
+/// save to save.
+struct Description::Data {
+  // Identity.
+  struct TensorIdentity {
+    DType dtype;
+    Encoding encoding;
+    uint8_t rank;
+    uint32_t zero = 0;  // No padding: identities are compared as bytes.
+  };
+  struct ObjectIdentity {
+    uint8_t media_type;  // position in media_types
+    Encoding encoding;
+  };
+  format::NameColumns tensor_names;
+  std::vector<TensorIdentity> tensors;
+  std::vector<int64_t> dims;  // of all tensors, one after another
+  format::NameColumns object_names;
+  std::vector<ObjectIdentity> objects;
+  std::vector<std::string> media_types;  // in order of first use
+
+  // Sources.
+  struct TensorSourceRecord {
+    const void* data;
+    uint64_t raw_bytes;
+    uint32_t dims_begin;     // in dims
+    uint32_t strides_begin;  // in strides; kContiguous: none
+    uint32_t owner;          // position in owners + 1; 0: none
+    Capture capture;         // effective: small host tensors are kAtSave
+    bool writable;
+  };
+  static constexpr uint32_t kContiguous = ~uint32_t{0};
+  struct ObjectSourceRecord {
+    const void* bytes;
+    uint64_t size;
+    std::function<Status(Sink&)> write;
+    std::function<Status(std::span<const std::byte>)> restore;
+  };
+  std::vector<TensorSourceRecord> tensor_sources;
+  std::vector<int64_t> strides;
+  std::vector<std::shared_ptr<const void>> owners;
+  std::vector<ObjectSourceRecord> object_sources;
+
+  // Tree and attributes. Tensor nodes hold the tensor's position in this description (the catalog
+  // maps it to an ordinal and turns ties into aliases); object nodes likewise.
+  format::TreeColumns tree, attributes;
+  std::vector<std::function<Status(const Value&)>> attribute_restores;  // one an attribute
+
+  // Walk state.
+  bool flat = false;  // Description::Flat(): no tree, keys are names
+  struct Open {
+    uint32_t node;
+    uint32_t prefix_bytes;  // of `prefix` before this container's segment
+    uint32_t children;
+  };
+  std::vector<Open> open;
+  std::string prefix;  // "a/b/" of the open containers
+  Encoding default_encoding = Encoding::kRaw;
+  Status status;
+};
+
+}  // namespace dsckpt
+
+namespace dsckpt::format {
+/// Host tensors up to this size are captured inside Save() whatever their class (design: copying
+/// beats tracking).
+inline constexpr uint64_t kSmallTensorBytes = 256 * 1024;
+
+/// How much a provider is about to describe.
+struct DescriptionSize {
+  size_t tensors = 0, nodes = 0, dims = 0, name_bytes = 0, heap_bytes = 0;
+};
+/// Makes room for it: growing arrays step by step would touch several times the memory, which is
+/// what describing 100,000 tensors costs.
+void Reserve(Description::Data& data, const DescriptionSize& size);
+}  // namespace dsckpt::format
+
+#endif  // DSCKPT_FORMAT_DESCRIPTION_H_

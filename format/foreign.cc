@@ -1,0 +1,43 @@
+#include "format/foreign.h"
+
+#include <cstdint>
+
+namespace dsckpt::format {
+namespace {
+
+struct Signature {
+  std::string_view bytes;
+  std::string_view kind;
+};
+
+using std::string_view_literals::operator""sv;
+
+// As each format's own specification has it; text formats that people pass by mistake come last.
+constexpr Signature kSignatures[] = {
+    {"PK\x03\x04"sv, "a zip archive, as torch.save (.pt, .pth) and numpy (.npz) write"},
+    {"GGUF"sv, "a GGUF model"},
+    {"\x89HDF\r\n\x1a\n"sv, "an HDF5 file"},
+    {"\x93NUMPY"sv, "a numpy .npy array"},
+    {"\x1f\x8b"sv, "gzip-compressed"},
+    {"\x28\xb5\x2f\xfd"sv, "zstd-compressed"},
+    {"version https://git-lfs"sv, "a Git LFS pointer: the file itself was not downloaded"},
+    {"{"sv, "JSON text, perhaps the index of a sharded checkpoint"},
+};
+
+// Protocols 2 to 5 begin with PROTO and their number; older ones have no signature.
+bool IsPickle(std::string_view head) {
+  return head.size() >= 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5;
+}
+
+}  // namespace
+
+std::string_view ForeignKind(std::span<const std::byte> head) {
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  if (IsPickle(text)) return "a Python pickle, as older torch.save files are";
+  for (const Signature& signature : kSignatures) {
+    if (text.starts_with(signature.bytes)) return signature.kind;
+  }
+  return {};
+}
+
+}  // namespace dsckpt::format

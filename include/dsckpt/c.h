@@ -1,0 +1,430 @@
+#ifndef DSCKPT_C_H_
+#define DSCKPT_C_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+/// dsckpt for C, and the stable binary interface: functions are only added, structs only grow.
+///
+/// Errors. Every function that can fail returns a DSCKPT_* code, 0 for success, and takes as its
+/// last argument an optional `dsckpt_error` that it fills on failure (and leaves alone on success).
+/// There is no global or per-thread error state. No C++ exception leaves a function.
+///
+/// Structs that begin with `size` grow in later versions. The caller sets `size` to sizeof the
+/// struct and zeroes the rest, as the DSCKPT_INIT macro does; zero means the default everywhere.
+/// A null options pointer means all defaults. Bytes beyond what this library knows must be zero
+/// (else DSCKPT_UNSUPPORTED).
+///
+/// Ownership. `*_create`, `dsckpt_file_open`, `dsckpt_file_view` and `dsckpt_engine_save` hand out
+/// handles that the caller gives back to the `*_destroy` function of their type; destroying null
+/// does nothing. Strings and arrays that come in are copied before the call returns, tensor memory
+/// is not. Names and paths are NUL-terminated UTF-8.
+///
+/// Threads. A `dsckpt_engine`, `dsckpt_save`, `dsckpt_file` and `dsckpt_view` may be used by any
+/// threads at once (destroying one is the last use). A `dsckpt_state` is for one thread at a time
+/// while it is being filled. Callbacks that run on engine threads say so.
+///
+/// Sizes and offsets are in bytes, strides in elements, durations in nanoseconds.
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+/// A struct with its `size` set and the rest zero, in C:
+/// `dsckpt_engine_options options = DSCKPT_INIT(dsckpt_engine_options);`
+#define DSCKPT_INIT(type) ((type){.size = sizeof(type)})
+
+/// Results; the same numbers as dsckpt::StatusCode (dsckpt/status.h), which says more of each.
+enum {
+  DSCKPT_OK = 0,
+  DSCKPT_INVALID_ARGUMENT = 1,
+  DSCKPT_NOT_FOUND = 2,
+  DSCKPT_ALREADY_EXISTS = 3,
+  DSCKPT_PERMISSION_DENIED = 4,
+  DSCKPT_NO_SPACE = 5,
+  DSCKPT_IO_ERROR = 6,
+  DSCKPT_NOT_CHECKPOINT = 7,
+  DSCKPT_TRUNCATED = 8,
+  DSCKPT_TRAILING_BYTES = 9,
+  DSCKPT_CORRUPT = 10,
+  DSCKPT_UNSUPPORTED = 11,
+  DSCKPT_LIMIT_EXCEEDED = 12,
+  DSCKPT_CANCELLED = 13,
+  DSCKPT_DURABILITY_UNKNOWN = 14,
+  DSCKPT_FAILED_PRECONDITION = 15,
+  DSCKPT_OUT_OF_MEMORY = 16,
+  DSCKPT_MISMATCH = 17,
+  DSCKPT_INTERNAL = 18
+};
+
+/// What went wrong, for the caller's own use and for a person to read. Never grows.
+typedef struct dsckpt_error {
+  int32_t code;          ///< The DSCKPT_* code that the function returned.
+  int32_t error_number;  ///< The operating system's errno, or 0.
+  int64_t offset;        ///< Byte offset in the file concerned, or -1.
+  char message[1008];  ///< With path and errno text; NUL-terminated UTF-8, cut where it is longer.
+} dsckpt_error;
+
+/// Element types; the same numbers as dsckpt::DType (dsckpt/dtype.h).
+enum {
+  DSCKPT_BOOL = 1,
+  DSCKPT_U8 = 2,
+  DSCKPT_I8 = 3,
+  DSCKPT_U16 = 4,
+  DSCKPT_I16 = 5,
+  DSCKPT_U32 = 6,
+  DSCKPT_I32 = 7,
+  DSCKPT_U64 = 8,
+  DSCKPT_I64 = 9,
+  DSCKPT_F16 = 10,
+  DSCKPT_BF16 = 11,
+  DSCKPT_F32 = 12,
+  DSCKPT_F64 = 13,
+  DSCKPT_C64 = 14,
+  DSCKPT_C128 = 15,
+  DSCKPT_F8_E4M3 = 16,
+  DSCKPT_F8_E5M2 = 17,
+  DSCKPT_F8_E8M0 = 18,
+  DSCKPT_F8_E4M3FNUZ = 19,
+  DSCKPT_F8_E5M2FNUZ = 20,
+  DSCKPT_F6_E2M3 = 21,
+  DSCKPT_F6_E3M2 = 22,
+  DSCKPT_F4 = 23,
+  DSCKPT_I4 = 24,
+  DSCKPT_U4 = 25
+};
+
+/// How bytes are stored (dsckpt/encoding.h).
+enum { DSCKPT_RAW = 0, DSCKPT_ZSTD = 1, DSCKPT_BYTE_PLANE_ZSTD = 2 };
+
+/// When memory may be read (dsckpt::Capture): lazily, until the fence that guards the next update,
+/// or inside dsckpt_engine_save.
+enum { DSCKPT_UNTIL_FENCE = 0, DSCKPT_AT_SAVE = 1 };
+
+/// dsckpt::WhenBusy: what a save does when max_in_flight others are not durable yet.
+enum { DSCKPT_BUSY_WAIT = 0, DSCKPT_BUSY_SKIP = 1, DSCKPT_BUSY_REPLACE_QUEUED = 2 };
+
+/// dsckpt::IoBackend.
+enum { DSCKPT_IO_AUTO = 0, DSCKPT_IO_URING = 1, DSCKPT_IO_THREADS = 2 };
+
+/// dsckpt::Container.
+enum { DSCKPT_CONTAINER_DSCKPT = 0, DSCKPT_CONTAINER_SAFETENSORS = 1 };
+
+/// dsckpt::Event::Kind.
+enum { DSCKPT_EVENT_FALLBACK = 0, DSCKPT_EVENT_SAVE_FAILED = 1, DSCKPT_EVENT_DURABILITY = 2 };
+
+typedef struct dsckpt_engine dsckpt_engine;
+typedef struct dsckpt_state dsckpt_state;
+typedef struct dsckpt_save dsckpt_save;
+typedef struct dsckpt_file dsckpt_file;
+typedef struct dsckpt_view dsckpt_view;
+typedef struct dsckpt_sink dsckpt_sink;
+
+/// "0.1.0". Static.
+const char* dsckpt_version(void);
+/// "Corrupt" for DSCKPT_CORRUPT. Static, never null.
+const char* dsckpt_code_name(int code);
+/// safetensors spelling, "BF16"; "unknown" for an unregistered number. Static, never null.
+const char* dsckpt_dtype_name(int dtype);
+
+// --- State: what to save and restore (dsckpt/state.h) ------------------------------------------
+
+/// Registers memory once, saves and restores with the same object. Names are paths: "adam/m" is key
+/// "m" in dict "adam". Registered memory is borrowed and must outlive its use. Registration errors
+/// are sticky: the next save or restore reports the first one, so that the calls below need not be
+/// checked one by one. Errors that need the whole state (a name given twice) come from there only.
+int dsckpt_state_create(dsckpt_state** out, dsckpt_error* error);
+/// Saves that were accepted before do not need it any more.
+void dsckpt_state_destroy(dsckpt_state* state);
+
+typedef struct dsckpt_tensor_options {
+  size_t size;
+  int32_t capture;         ///< DSCKPT_UNTIL_FENCE or DSCKPT_AT_SAVE.
+  int32_t encoding;        ///< DSCKPT_RAW, DSCKPT_ZSTD or DSCKPT_BYTE_PLANE_ZSTD.
+  const int64_t* strides;  ///< One a dimension, may be 0 or negative; null: contiguous, row-major.
+  int32_t read_only;       ///< Nonzero: can be saved but not restored into.
+  int32_t reserved;
+  /// Called once with `owner`, from any thread, when neither the state nor a save needs the memory
+  /// any more. Null: the caller keeps it alive.
+  void (*release)(void* owner);
+  void* owner;
+} dsckpt_tensor_options;
+
+/// A tensor of host memory. By default captured lazily: it must not change between a save and the
+/// next dsckpt_engine_fence. Where this fails, `release` is not called.
+int dsckpt_state_tensor(dsckpt_state* state, const char* name, void* data, int dtype,
+                        const int64_t* shape, size_t rank, const dsckpt_tensor_options* options,
+                        dsckpt_error* error);
+/// `bytes` bytes copied inside each save, as an object: RNG state, loader positions, any plain
+/// struct. Restoring needs the same size.
+int dsckpt_state_at_save(dsckpt_state* state, const char* name, void* data, uint64_t bytes,
+                         dsckpt_error* error);
+
+typedef struct dsckpt_object_source {
+  size_t size;
+  const char* media_type;  ///< Null: "application/octet-stream".
+  int32_t encoding;
+  int32_t reserved;
+  /// Either the bytes, read inside each save ...
+  const void* data;
+  uint64_t bytes;
+  /// ... or a function that streams them through dsckpt_sink_write on an engine thread after the
+  /// save call has returned, once a save. Must not call the engine. Returns 0, or a DSCKPT_* code
+  /// that fails the save.
+  int (*write)(void* user, dsckpt_sink* sink);
+  /// Receives the stored bytes on restore; returns 0 or a DSCKPT_* code. Null: a restore skips the
+  /// object.
+  int (*restore)(void* user, const void* data, uint64_t bytes);
+  void* user;  ///< Passed to both; must stay valid while a save or restore may call them.
+} dsckpt_object_source;
+
+/// Serialized bytes of any size.
+int dsckpt_state_object(dsckpt_state* state, const char* name, const dsckpt_object_source* source,
+                        dsckpt_error* error);
+/// REQUIRES: called from inside dsckpt_object_source.write. After a failure the writer must return.
+int dsckpt_sink_write(dsckpt_sink* sink, const void* data, uint64_t bytes);
+
+/// Attributes are read through the pointer inside each save and written through it on restore.
+int dsckpt_state_attribute_int(dsckpt_state* state, const char* name, int64_t* value,
+                               dsckpt_error* error);
+int dsckpt_state_attribute_double(dsckpt_state* state, const char* name, double* value,
+                                  dsckpt_error* error);
+/// `buffer` holds NUL-terminated UTF-8 within `capacity` bytes; a restored text that does not fit
+/// fails the restore (DSCKPT_MISMATCH).
+int dsckpt_state_attribute_string(dsckpt_state* state, const char* name, char* buffer,
+                                  size_t capacity, dsckpt_error* error);
+
+// --- Engine: saves behind the computation (dsckpt/engine.h) ------------------------------------
+
+typedef struct dsckpt_engine_options {
+  size_t size;
+  uint64_t pool_bytes;    ///< Staging memory; 0: 1 GiB.
+  uint64_t window_bytes;  ///< One write, a multiple of 4096; 0: 16 MiB.
+  int32_t workers;        ///< 0: one a core, at most 8.
+  int32_t max_in_flight;  ///< 0: 2.
+  int32_t when_busy;      ///< DSCKPT_BUSY_*.
+  int32_t io;             ///< DSCKPT_IO_*.
+  int32_t buffered_io;    ///< Nonzero: through the page cache.
+  int32_t reserved;
+  /// Called on engine threads, one call at a time; `kind` is DSCKPT_EVENT_*, `event` is valid
+  /// during the call. Must not call the engine.
+  void (*on_event)(void* user, int kind, const dsckpt_error* event);
+  void* user;
+} dsckpt_engine_options;
+
+/// Long-lived: create one a process and keep it.
+int dsckpt_engine_create(const dsckpt_engine_options* options, dsckpt_engine** out,
+                         dsckpt_error* error);
+/// Waits until every accepted save is durable or failed.
+void dsckpt_engine_destroy(dsckpt_engine* engine);
+
+typedef struct dsckpt_save_options {
+  size_t size;
+  int32_t container;  ///< DSCKPT_CONTAINER_*.
+  int32_t reserved;
+  const char* metadata_format;         ///< `format` of the safetensors metadata; null: "pt".
+  const char* const* metadata_keys;    ///< Further metadata: `metadata_count` keys ...
+  const char* const* metadata_values;  ///< ... and values.
+  size_t metadata_count;
+} dsckpt_save_options;
+
+/// Saves `state` as one file at `path`, published atomically when it is durable. Returns when all
+/// that is captured at save has been copied. `out` may be null; otherwise it receives a handle to
+/// this save, to be destroyed at any time.
+int dsckpt_engine_save(dsckpt_engine* engine, const char* path, const dsckpt_state* state,
+                       const dsckpt_save_options* options, dsckpt_save** out, dsckpt_error* error);
+/// Call before an update changes lazily captured memory: blocks until all of it has been read.
+/// Also returns, once, the error of a background save that nobody has looked at.
+int dsckpt_engine_fence(dsckpt_engine* engine, dsckpt_error* error);
+/// Blocks until every save is durable or failed; returns the first error nobody has looked at.
+int dsckpt_engine_wait_durable(dsckpt_engine* engine, dsckpt_error* error);
+
+/// dsckpt::Statistics: totals since the engine was created.
+typedef struct dsckpt_statistics {
+  size_t size;
+  uint64_t saves_started, saves_durable, saves_failed;
+  uint64_t captured_bytes, flushed_bytes, eager_bytes;
+  uint64_t write_calls, pool_bytes, window_bytes, layouts_reused;
+  int64_t save_blocked_ns, fence_blocked_ns, window_stall_ns, arena_stall_ns;
+  int64_t copy_hash_busy_ns, encode_busy_ns, write_busy_ns;
+  int64_t last_capture_ns, last_durable_ns;
+  uint64_t suggested_pool_bytes;
+  int64_t suggested_interval_ns;
+} dsckpt_statistics;
+
+/// Fills the first `out->size` bytes of `out`.
+int dsckpt_engine_statistics(const dsckpt_engine* engine, dsckpt_statistics* out,
+                             dsckpt_error* error);
+
+/// Gives the handle back. The save itself goes on.
+void dsckpt_save_destroy(dsckpt_save* save);
+/// Blocks until all source memory has been read, or the save failed.
+int dsckpt_save_wait_captured(const dsckpt_save* save, dsckpt_error* error);
+/// Blocks until the file is on storage under its final name, or the save failed.
+int dsckpt_save_wait_durable(const dsckpt_save* save, dsckpt_error* error);
+/// Asks the save to stop before it publishes; does not wait.
+void dsckpt_save_cancel(const dsckpt_save* save);
+
+typedef struct dsckpt_progress {
+  size_t size;
+  uint64_t total_bytes;     ///< Known file bytes; grows while objects of unknown size stream.
+  uint64_t captured_bytes;  ///< Source bytes read.
+  uint64_t flushed_bytes;   ///< File bytes on storage, not yet synced.
+  int32_t captured;
+  int32_t durable;
+} dsckpt_progress;
+
+/// Fills the first `out->size` bytes of `out`.
+int dsckpt_save_progress(const dsckpt_save* save, dsckpt_progress* out, dsckpt_error* error);
+
+/// Saves and waits until durable, with an engine of its own. For scripts and tools.
+int dsckpt_save_file(const char* path, const dsckpt_state* state,
+                     const dsckpt_save_options* options, dsckpt_error* error);
+
+// --- File: reading (dsckpt/file.h) -------------------------------------------------------------
+
+typedef struct dsckpt_open_options {
+  size_t size;
+  int32_t no_map;   ///< Nonzero: views read into memory of their own instead of mapping the file.
+  int32_t threads;  ///< For loads and decoding; 0: one a core, at most 8.
+} dsckpt_open_options;
+
+/// Opens a shard or a plain safetensors file. Cost does not depend on the size of the data.
+int dsckpt_file_open(const char* path, const dsckpt_open_options* options, dsckpt_file** out,
+                     dsckpt_error* error);
+/// Views taken from it stay valid.
+void dsckpt_file_destroy(dsckpt_file* file);
+
+/// Text borrowed from a file: `bytes` bytes, valid until the file is destroyed. Not NUL-terminated,
+/// and a plain safetensors file may hold NUL inside.
+typedef struct dsckpt_text {
+  const char* data;
+  size_t bytes;
+} dsckpt_text;
+
+typedef struct dsckpt_tensor_info {
+  size_t size;
+  dsckpt_text name;
+  const int64_t* shape;  ///< `rank` dimensions; valid until the file is destroyed.
+  size_t rank;
+  int32_t dtype;  ///< May be a number that this library does not know.
+  int32_t encoding;
+  uint64_t raw_bytes, stored_bytes;
+  uint64_t offset;   ///< From the start of the file.
+  uint32_t ordinal;  ///< Position among the tensors, in name order.
+  uint32_t reserved;
+} dsckpt_tensor_info;
+
+typedef struct dsckpt_object_info {
+  size_t size;
+  dsckpt_text name;
+  dsckpt_text media_type;
+  uint64_t raw_bytes, stored_bytes;
+  uint64_t offset;
+  int32_t encoding;
+  uint32_t ordinal;
+} dsckpt_object_info;
+
+/// Bytes of the file, 0 for a null handle; likewise the counts.
+uint64_t dsckpt_file_bytes(const dsckpt_file* file);
+uint32_t dsckpt_file_tensor_count(const dsckpt_file* file);
+uint32_t dsckpt_file_alias_count(const dsckpt_file* file);
+uint32_t dsckpt_file_object_count(const dsckpt_file* file);
+
+/// By position in name order; DSCKPT_NOT_FOUND beyond the count.
+int dsckpt_file_tensor(const dsckpt_file* file, uint32_t index, dsckpt_tensor_info* out,
+                       dsckpt_error* error);
+int dsckpt_file_object(const dsckpt_file* file, uint32_t index, dsckpt_object_info* out,
+                       dsckpt_error* error);
+/// A second name of a tensor; `target` is the tensor's position.
+int dsckpt_file_alias(const dsckpt_file* file, uint32_t index, dsckpt_text* name, uint32_t* target,
+                      dsckpt_error* error);
+/// By name; aliases are followed, the info then carries the tensor's own name.
+int dsckpt_file_find_tensor(const dsckpt_file* file, const char* name, dsckpt_tensor_info* out,
+                            dsckpt_error* error);
+int dsckpt_file_find_object(const dsckpt_file* file, const char* name, dsckpt_object_info* out,
+                            dsckpt_error* error);
+
+/// The elements in memory: of the mapped file itself where raw and mapped, else in memory of the
+/// view's own (then checksums are checked). Valid until the view is destroyed, also after the file
+/// is.
+int dsckpt_file_view(const dsckpt_file* file, const char* name, dsckpt_view** out,
+                     dsckpt_error* error);
+const void* dsckpt_view_data(const dsckpt_view* view);
+uint64_t dsckpt_view_bytes(const dsckpt_view* view);
+void dsckpt_view_destroy(dsckpt_view* view);
+
+/// One tensor to load, and where to. Never grows.
+typedef struct dsckpt_load_request {
+  const char* name;
+  void* data;
+  uint64_t bytes;          ///< Room at `data`; contiguous: exactly the tensor's raw bytes.
+  const int64_t* strides;  ///< In elements; null: contiguous, row-major.
+  size_t rank;             ///< Number of strides.
+} dsckpt_load_request;
+
+/// Many tensors into caller memory, in file order and in parallel, checksums checked. On failure
+/// the destinations hold undefined bytes.
+int dsckpt_file_load(const dsckpt_file* file, const dsckpt_load_request* requests, size_t count,
+                     dsckpt_error* error);
+/// One whole tensor; `bytes` is exactly its raw bytes.
+int dsckpt_file_read(const dsckpt_file* file, const char* name, void* out, uint64_t bytes,
+                     dsckpt_error* error);
+/// The box [begin[i], end[i]) of a tensor, row-major; `bytes` is exactly its size.
+int dsckpt_file_read_slice(const dsckpt_file* file, const char* name, const int64_t* begin,
+                           const int64_t* end, size_t rank, void* out, uint64_t bytes,
+                           dsckpt_error* error);
+/// An object's raw bytes, checksums checked; `bytes` is exactly its raw_bytes.
+int dsckpt_file_read_object(const dsckpt_file* file, const char* name, void* out, uint64_t bytes,
+                            dsckpt_error* error);
+
+/// Attributes: DSCKPT_NOT_FOUND when absent, DSCKPT_MISMATCH when of another kind.
+int dsckpt_file_attribute_int(const dsckpt_file* file, const char* name, int64_t* out,
+                              dsckpt_error* error);
+int dsckpt_file_attribute_double(const dsckpt_file* file, const char* name, double* out,
+                                 dsckpt_error* error);
+/// Writes NUL-terminated text. `*needed` (may be null) receives its bytes with the NUL, also when
+/// `capacity` is too small, which is DSCKPT_INVALID_ARGUMENT.
+int dsckpt_file_attribute_string(const dsckpt_file* file, const char* name, char* out,
+                                 size_t capacity, size_t* needed, dsckpt_error* error);
+
+typedef struct dsckpt_restore_options {
+  size_t size;
+  int32_t partial;    ///< Nonzero: allow items that only one side has.
+  int32_t no_verify;  ///< Nonzero: skip the checksums.
+} dsckpt_restore_options;
+
+/// Reads the state back in place. Nothing is written unless names, dtypes, shapes and sizes agree
+/// (DSCKPT_MISMATCH names what does not).
+int dsckpt_file_restore(const dsckpt_file* file, const dsckpt_state* state,
+                        const dsckpt_restore_options* options, dsckpt_error* error);
+
+// --- Verify (dsckpt/verify.h) ------------------------------------------------------------------
+
+/// One thing wrong with a file; see dsckpt::Problem. The strings are valid during the call.
+typedef struct dsckpt_problem {
+  const char* item;
+  const char* kind;
+  uint64_t offset;
+  const char* expected;
+  const char* found;
+} dsckpt_problem;
+
+typedef struct dsckpt_verify_options {
+  size_t size;
+  int32_t decode;   ///< Nonzero: also decode encoded chunks and check their raw sums.
+  int32_t threads;  ///< 0: one a core, at most 8.
+  /// Called on the calling thread, once a problem, in file order.
+  void (*on_problem)(void* user, const dsckpt_problem* problem);
+  void* user;
+} dsckpt_verify_options;
+
+/// Reads every byte and checks it. 0: the file is whole. DSCKPT_CORRUPT: it is not, and the error
+/// names the first problem. Other codes: it could not be checked.
+int dsckpt_verify(const char* path, const dsckpt_verify_options* options, dsckpt_error* error);
+
+#if defined(__cplusplus)
+}  // extern "C"
+#endif
+
+#endif  // DSCKPT_C_H_

@@ -1,0 +1,18 @@
+#ifndef DSCKPT_DSCKPT_H_
+#define DSCKPT_DSCKPT_H_
+
+/// Everything of dsckpt's C++ API.
+
+#include "dsckpt/dtype.h"     // IWYU pragma: export
+#include "dsckpt/encoding.h"  // IWYU pragma: export
+#include "dsckpt/engine.h"    // IWYU pragma: export
+#include "dsckpt/file.h"      // IWYU pragma: export
+#include "dsckpt/limits.h"    // IWYU pragma: export
+#include "dsckpt/provider.h"  // IWYU pragma: export
+#include "dsckpt/state.h"     // IWYU pragma: export
+#include "dsckpt/status.h"    // IWYU pragma: export
+#include "dsckpt/tree.h"      // IWYU pragma: export
+#include "dsckpt/verify.h"    // IWYU pragma: export
+#include "dsckpt/version.h"   // IWYU pragma: export
+
+#endif  // DSCKPT_DSCKPT_H_

@@ -1,0 +1,198 @@
+#ifndef DSCKPT_ENGINE_H_
+#define DSCKPT_ENGINE_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dsckpt/limits.h"
+#include "dsckpt/provider.h"
+#include "dsckpt/status.h"
+
+namespace dsckpt {
+
+/// Something the caller may want to log. The library itself never prints.
+struct Event {
+  enum class Kind {
+    kFallback,    ///< A faster way is not available here (ring, registration, O_DIRECT); the bytes
+                  ///< are the same.
+    kSaveFailed,  ///< A background save failed; the same error is returned by the next wait.
+    kDurability,  ///< Published, but the directory could not be synced.
+  };
+  Kind kind;
+  Status status;
+};
+
+/// What Save() does when `max_in_flight` saves are not durable yet.
+enum class WhenBusy : uint8_t {
+  kWait = 0,  ///< Block until one is.
+  kSkip = 1,  ///< Do not save; the handle reports kCancelled at once.
+  kReplaceQueued =
+      2,  ///< Cancel the newest save that has not started to move data, and wait if there is none.
+};
+
+enum class IoBackend : uint8_t {
+  kAuto = 0,     ///< io_uring, or threads with one warning event.
+  kUring = 1,    ///< io_uring, or an error from Engine::Create.
+  kThreads = 2,  ///< pwrite on a few threads.
+};
+
+struct EngineOptions {
+  /// Staging memory, allocated, touched and registered once. Rounded down to whole windows, at
+  /// least two.
+  uint64_t pool_bytes = 1 * kGiB;
+  /// Size of one window and of one write; a multiple of 4096. Reduced to pool_bytes / 2 where that
+  /// is smaller.
+  uint64_t window_bytes = 16 * kMiB;
+  /// Threads that copy, hash and encode. 0: one a core, at most 8.
+  int workers = 0;
+  /// Saves accepted before they are durable.
+  int max_in_flight = 2;
+  WhenBusy when_busy = WhenBusy::kWait;
+  IoBackend io = IoBackend::kAuto;
+  /// Bypass the page cache where the file system allows it.
+  bool direct_io = true;
+  /// Called from engine threads, one call at a time. Must not call the engine.
+  std::function<void(const Event&)> on_event = {};
+};
+
+/// What kind of file a save writes.
+enum class Container : uint8_t {
+  kDsckpt = 0,  ///< A shard: valid safetensors with index, checksums, objects and tree.
+  kSafetensors =
+      1,  ///< Plain safetensors, nothing else: objects, encodings and dtypes it lacks are refused.
+};
+
+struct SaveOptions {
+  Container container = Container::kDsckpt;
+  /// `format` member of the safetensors metadata. Transformers-family loaders refuse files without
+  /// it.
+  std::string metadata_format = "pt";
+  /// Further members of the safetensors metadata, sorted by key when written; no checksum covers
+  /// their meaning. `format` and keys that begin with "dsckpt" are refused.
+  std::vector<std::pair<std::string, std::string>> metadata = {};
+};
+
+struct Progress {
+  uint64_t total_bytes = 0;     ///< Known file bytes; grows while objects of unknown size stream.
+  uint64_t captured_bytes = 0;  ///< Source bytes read.
+  uint64_t flushed_bytes = 0;   ///< File bytes on storage, not yet synced.
+  bool captured = false;
+  bool durable = false;
+};
+
+/// One save under way. A small shared handle; copies refer to the same save, and dropping all of
+/// them does not cancel it. Thread-safe. A default-constructed handle stands for no save: its waits
+/// return OK at once.
+class SaveHandle {
+ public:
+  SaveHandle();
+  ~SaveHandle();
+  SaveHandle(const SaveHandle&);
+  SaveHandle& operator=(const SaveHandle&);
+
+  /// Blocks until all source memory has been read, or the save failed.
+  Status WaitCaptured() const;
+  /// Blocks until the file is on storage under its final name, or the save failed.
+  /// kDurabilityUnknown: published, but a power cut may bring back the old file.
+  Status WaitDurable() const;
+  /// Asks the save to stop before it publishes. The file under the final name stays as it was. No
+  /// effect once it is being published. Does not wait.
+  void Cancel() const;
+  Progress progress() const;
+
+  struct Job;  // Internal.
+  explicit SaveHandle(std::shared_ptr<Job> job);
+
+ private:
+  std::shared_ptr<Job> job_;
+};
+
+/// Totals since the engine was created, unless said otherwise. Durations are sums over threads.
+struct Statistics {
+  uint64_t saves_started = 0, saves_durable = 0, saves_failed = 0;
+  uint64_t captured_bytes = 0, flushed_bytes = 0;
+  uint64_t eager_bytes = 0;  ///< Copied inside Save().
+  uint64_t write_calls = 0;  ///< Writes submitted, partial resumptions included.
+  uint64_t pool_bytes = 0, window_bytes = 0;
+  uint64_t layouts_reused = 0;
+  std::chrono::nanoseconds save_blocked{0};   ///< Inside Save().
+  std::chrono::nanoseconds fence_blocked{0};  ///< Inside Fence and WaitCaptured.
+  std::chrono::nanoseconds window_stall{
+      0};  ///< Capture waiting for a free window: the pool or the storage is the limit.
+  std::chrono::nanoseconds arena_stall{0};     ///< Save() waiting for room for at-save copies.
+  std::chrono::nanoseconds copy_hash_busy{0};  ///< Workers copying and hashing.
+  std::chrono::nanoseconds encode_busy{0};     ///< Workers encoding.
+  std::chrono::nanoseconds write_busy{0};      ///< At least one write in flight.
+  std::chrono::nanoseconds last_capture{0};    ///< Save() to captured, newest captured save.
+  std::chrono::nanoseconds last_durable{0};    ///< Save() to durable, newest durable save.
+  /// Pool with which the newest save would have been captured without waiting for storage: its
+  /// bytes; 0 before any save.
+  uint64_t suggested_pool_bytes = 0;
+  /// Shortest time between saves that storage keeps up with: the newest save's durable time. 0
+  /// before any.
+  std::chrono::nanoseconds suggested_interval{0};
+};
+
+/// Saves state without stopping the training loop. Long-lived: create one a process and keep it; it
+/// owns the staging pool, its threads and the ring. Thread-safe: any thread may call any method;
+/// saves are published in the order of the Save() calls. A fence covers the saves whose Save() call
+/// returned before it.
+///
+/// Destroying the engine waits until every accepted save is durable or failed. In a forked child
+/// the engine is inert: its methods fail and its destructor does nothing. The library neither
+/// prints, nor exits, nor handles signals.
+class Engine {
+ public:
+  /// Errors: kInvalidArgument (options), kOutOfMemory (pool), kUnsupported (IoBackend::kUring where
+  /// there is none).
+  static Result<std::unique_ptr<Engine>> Create(EngineOptions options = {});
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Saves `provider` as one file at `path`: described now, captured as its capture classes say,
+  /// written behind the caller's back, published atomically (an existing file keeps its mode and is
+  /// replaced at once, or not at all). Returns when everything captured at save has been copied.
+  /// The provider itself is not needed afterwards. Errors returned here concern this save's
+  /// description and destination; failures later come from the handle and, once, from the engine's
+  /// next wait if nobody has seen them. A failure of an earlier save never affects this one.
+  Result<SaveHandle> Save(const std::string& path, const StateProvider& provider,
+                          const SaveOptions& options = {});
+
+  /// Call before an update changes lazily captured memory: blocks until all of it has been read.
+  /// Free when no save is pending. Also returns, once, the error of a background save that nobody
+  /// has looked at.
+  Status Fence();
+  /// The same as Fence().
+  Status WaitCaptured() { return Fence(); }
+  /// Blocks until every save is durable or failed; returns the first error nobody has looked at.
+  Status WaitDurable();
+
+  Statistics statistics() const;
+
+ private:
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Saves and waits until durable, with an engine of its own. For scripts and tools; a training loop
+/// keeps an Engine.
+Status SaveFile(const std::string& path, const StateProvider& provider,
+                const SaveOptions& options = {}, EngineOptions engine = {});
+
+/// Writes the same bytes front to back into `sink`, on the calling thread: pipes, object stores.
+/// Memory: one chunk plus index and header. All sizes must be known before the first byte, so
+/// objects with a `write` callback are refused (kUnsupported), and encoded items are encoded twice.
+Status SaveTo(Sink& sink, const StateProvider& provider, const SaveOptions& options = {});
+
+}  // namespace dsckpt
+
+#endif  // DSCKPT_ENGINE_H_

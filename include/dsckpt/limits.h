@@ -1,0 +1,43 @@
+#ifndef DSCKPT_LIMITS_H_
+#define DSCKPT_LIMITS_H_
+
+#include <cstdint>
+
+namespace dsckpt {
+
+inline constexpr uint64_t kKiB = uint64_t{1} << 10;
+inline constexpr uint64_t kMiB = uint64_t{1} << 20;
+inline constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+/// Limits and constants of container format v1 (spec/format.md, "Limits"). Writers refuse what
+/// exceeds them before a file is created; readers refuse it before allocating.
+
+/// Unit of checksum and compression inside one item, in raw bytes.
+inline constexpr uint64_t kChunkBytes = 4 * kMiB;
+/// Alignment of the regions of a shard: header end, unlisted tensors, log.
+inline constexpr uint64_t kPageBytes = 4096;
+/// Alignment of log items and of the index.
+inline constexpr uint64_t kLogAlignment = 64;
+/// Fixed size of the footer, which ends the file.
+inline constexpr uint64_t kFooterBytes = 128;
+/// Longest item name, in UTF-8 bytes.
+inline constexpr uint64_t kMaxNameBytes = 64 * kKiB;
+/// Dimensions of one tensor.
+inline constexpr uint64_t kMaxRank = 64;
+/// Nesting of the state tree; the root has depth 1.
+inline constexpr uint64_t kMaxTreeDepth = 1000;
+/// Tensors, aliases, objects or tree nodes in one shard: ordinals are 32 bits wide.
+inline constexpr uint64_t kMaxItems = (uint64_t{1} << 32) - 2;
+/// Distinct dtypes, and distinct media types, in one shard: their ordinals are 8 bits wide.
+inline constexpr uint64_t kMaxDistinctTypes = 256;
+/// FlatBuffers addresses 31 bits; the margin keeps every verifier's own arithmetic in range.
+inline constexpr uint64_t kMaxIndexBytes = (uint64_t{1} << 31) - 64 * kKiB;
+/// safetensors' cap on its JSON header (the stock loader refuses more). Above it a shard's header
+/// lists only `__dsckpt__`.
+inline constexpr uint64_t kMaxHeaderJsonBytes = 100'000'000;
+/// Largest shard: offsets stay inside a signed 64-bit off_t with room for one chunk.
+inline constexpr uint64_t kMaxFileBytes = (uint64_t{1} << 63) - 2 * kChunkBytes;
+
+}  // namespace dsckpt
+
+#endif  // DSCKPT_LIMITS_H_

@@ -1,0 +1,78 @@
+#ifndef DSCKPT_STATE_H_
+#define DSCKPT_STATE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "dsckpt/provider.h"
+
+namespace dsckpt {
+
+/// How State::Host treats one tensor; the defaults fit parameters and optimizer state.
+struct HostOptions {
+  Capture capture = Capture::kUntilFence;
+  Encoding encoding = Encoding::kRaw;
+  /// In elements; empty: contiguous, row-major.
+  std::span<const int64_t> strides = {};
+  std::shared_ptr<const void> owner = {};
+};
+
+/// The everyday provider: register memory once, then save and restore with the same object (design:
+/// one tree both ways). Names are paths: "adam/m" is key "m" in dict "adam"; a segment of decimal
+/// digits is an int key; "~0" means '~' and
+/// "~1" means '/' inside a segment (spec/format.md, "Names"). Registered memory is borrowed and
+/// must outlive its use. Not thread-safe while registering; Save() and Restore() only read the
+/// registrations. A registration error (bad shape, name given twice) is reported by the next Save()
+/// or Restore().
+class State final : public StateProvider {
+ public:
+  State();
+  ~State() override;
+  State(State&&) noexcept;
+  State& operator=(State&&) noexcept;
+
+  /// A tensor of host memory, captured lazily: it must not change between Save() and the next
+  /// Engine::Fence().
+  void Host(std::string_view name, void* data, DType dtype, std::span<const int64_t> shape,
+            const HostOptions& options = {});
+  void Host(std::string_view name, void* data, DType dtype, std::initializer_list<int64_t> shape,
+            const HostOptions& options = {}) {
+    Host(name, data, dtype, std::span(shape.begin(), shape.size()), options);
+  }
+  /// The same, read-only: it can be saved but not restored into.
+  void HostConst(std::string_view name, const void* data, DType dtype,
+                 std::span<const int64_t> shape, const HostOptions& options = {});
+  /// A flat tensor of a vector or array: dtype and shape {size} follow from it.
+  template <typename T>
+  void Host(std::string_view name, std::span<T> elements, const HostOptions& options = {}) {
+    static_assert(kDTypeOf<T> != DType{0},
+                  "no dtype for this element type: give data, dtype and shape");
+    Host(name, elements.data(), kDTypeOf<T>, {static_cast<int64_t>(elements.size())}, options);
+  }
+
+  /// `bytes` bytes copied inside Save(), as an object: RNG state, loss scalers, loader positions,
+  /// any trivially copyable struct. Restoring needs the same size.
+  void AtSave(std::string_view name, void* data, uint64_t bytes);
+  /// An object whose bytes a callback makes or takes; see ObjectSource.
+  void Object(std::string_view name, const ObjectSource& source);
+
+  /// Attributes are read through the pointer inside Save() and written through it on restore.
+  void Attribute(std::string_view name, int64_t* value);
+  void Attribute(std::string_view name, double* value);
+  void Attribute(std::string_view name, std::string* value);
+
+  void Describe(Description& description) const override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace dsckpt
+
+#endif  // DSCKPT_STATE_H_

@@ -1,0 +1,132 @@
+#ifndef DSCKPT_STATUS_H_
+#define DSCKPT_STATUS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+namespace dsckpt {
+
+/// Why an operation did not succeed. The numbers are part of the C ABI (dsckpt/c.h) and of the
+/// conformance vectors: they are never reused or renumbered.
+enum class StatusCode : int32_t {
+  kOk = 0,
+  kInvalidArgument =
+      1,          ///< The caller's input cannot be meant: bad shape, reserved name, null memory.
+  kNotFound = 2,  ///< No such file, item or key.
+  kAlreadyExists = 3,     ///< The target stands already, or a name was given twice.
+  kPermissionDenied = 4,  ///< EACCES, EPERM, EROFS.
+  kNoSpace = 5,           ///< ENOSPC, EDQUOT, EFBIG.
+  kIoError = 6,           ///< Any other failure of the operating system.
+  kNotCheckpoint = 7,     ///< The file is neither a dsckpt shard nor a safetensors file.
+  kTruncated = 8,         ///< Bytes are missing at the end of the file.
+  kTrailingBytes = 9,     ///< Bytes follow the end of the file that its footer or header declares.
+  kCorrupt = 10,          ///< A checksum, a structural rule or a bound does not hold.
+  kUnsupported = 11,      ///< Valid, but needs a newer dsckpt or a feature that this build lacks.
+  kLimitExceeded = 12,    ///< A limit of the format (dsckpt/limits.h) would be exceeded.
+  kCancelled = 13,        ///< The save was cancelled or replaced before it was published.
+  kDurabilityUnknown =
+      14,  ///< Published, but the directory could not be synced: old or new, each complete.
+  kFailedPrecondition =
+      15,  ///< Called in the wrong state, e.g. Save on an engine that is being closed.
+  kOutOfMemory = 16,
+  kMismatch =
+      17,  ///< Restore: the file and the caller's state disagree in name, dtype, shape or size.
+  kInternal = 18,  ///< A defect of this library. Please report it.
+};
+
+/// The name of a code without its `k`, e.g. "Corrupt". Never null.
+const char* StatusCodeName(StatusCode code);
+
+/// The outcome of an operation: a code and, when it failed, what a person needs to act on it.
+/// A value type; safe to copy between threads. An OK status allocates nothing.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
+
+  bool ok() const { return code_ == StatusCode::kOk; }
+  StatusCode code() const { return code_; }
+  /// One sentence: the file, item and offset where known, expected and found, what to do next.
+  const std::string& message() const { return message_; }
+  /// The operating system's errno, or 0.
+  int error_number() const { return error_number_; }
+  /// The file concerned, or empty.
+  const std::string& path() const { return path_; }
+  /// Byte offset in that file, or -1.
+  int64_t offset() const { return offset_; }
+
+  Status&& WithErrno(int error_number) && {
+    error_number_ = error_number;
+    return std::move(*this);
+  }
+  Status&& WithPath(std::string_view path) && {
+    path_ = path;
+    return std::move(*this);
+  }
+  Status&& WithOffset(uint64_t offset) && {
+    offset_ = static_cast<int64_t>(offset);
+    return std::move(*this);
+  }
+
+  /// "Corrupt: <message> [path, offset N, errno text]", for logs. Not for parsing.
+  std::string ToString() const;
+
+ private:
+  StatusCode code_ = StatusCode::kOk;
+  int error_number_ = 0;
+  int64_t offset_ = -1;
+  std::string message_;
+  std::string path_;
+};
+
+/// A value, or the reason why there is none.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value)
+      : state_(std::in_place_index<1>, std::move(value)) {}  // NOLINT: implicit by design
+  /// REQUIRES: !status.ok().
+  Result(Status status) : state_(std::in_place_index<0>, std::move(status)) {}  // NOLINT
+
+  bool ok() const { return state_.index() == 1; }
+  /// OK when there is a value.
+  Status status() const { return ok() ? Status() : std::get<0>(state_); }
+
+  /// REQUIRES: ok(). Anything else is a defect of the caller (std::bad_variant_access).
+  T& value() & { return std::get<1>(state_); }
+  const T& value() const& { return std::get<1>(state_); }
+  T&& value() && { return std::get<1>(std::move(state_)); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+
+ private:
+  std::variant<Status, T> state_;
+};
+
+}  // namespace dsckpt
+
+/// Returns from the enclosing function when `expression` (a Status) is an error.
+#define DSCKPT_RETURN_IF_ERROR(expression)                                    \
+  do {                                                                        \
+    if (::dsckpt::Status dsckpt_status_ = (expression); !dsckpt_status_.ok()) \
+      return dsckpt_status_;                                                  \
+  } while (false)
+
+#define DSCKPT_CONCAT_INNER_(a, b) a##b
+#define DSCKPT_CONCAT_(a, b) DSCKPT_CONCAT_INNER_(a, b)
+#define DSCKPT_ASSIGN_OR_RETURN_(result, lhs, expression) \
+  auto result = (expression);                             \
+  if (!result.ok()) return result.status();               \
+  lhs = std::move(result).value()
+
+/// `DSCKPT_ASSIGN_OR_RETURN(auto file, File::Open(path));`
+#define DSCKPT_ASSIGN_OR_RETURN(lhs, expression) \
+  DSCKPT_ASSIGN_OR_RETURN_(DSCKPT_CONCAT_(dsckpt_result_, __LINE__), lhs, expression)
+
+#endif  // DSCKPT_STATUS_H_

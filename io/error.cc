@@ -1,0 +1,37 @@
+#include "io/error.h"
+
+#include <cerrno>
+#include <system_error>
+
+namespace dsckpt::io {
+namespace {
+
+StatusCode CodeOf(int error_number) {
+  switch (error_number) {
+    case ENOENT:
+      return StatusCode::kNotFound;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return StatusCode::kPermissionDenied;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return StatusCode::kNoSpace;
+    case ENOMEM:
+      return StatusCode::kOutOfMemory;
+    default:
+      return StatusCode::kIoError;
+  }
+}
+
+}  // namespace
+
+Status ErrnoStatus(int error_number, std::string_view doing, std::string_view path) {
+  std::string message = "cannot ";
+  message.append(doing).append(" '").append(path).append("': ");
+  message += std::generic_category().message(error_number);
+  return Status(CodeOf(error_number), std::move(message)).WithErrno(error_number).WithPath(path);
+}
+
+}  // namespace dsckpt::io

@@ -1,0 +1,133 @@
+#include "io/input_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "io/file_kind.h"
+#include "io/syscalls.h"
+#include "io/transfer.h"
+
+namespace dsckpt::io {
+namespace {
+
+Status Truncated(const std::string& path, uint64_t offset, uint64_t wanted, uint64_t found) {
+  return Status(StatusCode::kTruncated, "'" + path + "' is truncated: expected " +
+                                            std::to_string(wanted) + " bytes at offset " +
+                                            std::to_string(offset) + ", found " +
+                                            std::to_string(found))
+      .WithPath(path)
+      .WithOffset(offset + found);
+}
+
+class PosixFile : public InputFile {
+ public:
+  PosixFile(std::string path, int fd, uint64_t size)
+      : path_(std::move(path)), fd_(fd), size_(size) {}
+  ~PosixFile() override { Sys().close(fd_); }
+
+  uint64_t size() const override { return size_; }
+  const std::string& path() const override { return path_; }
+  int fd() const override { return fd_; }
+
+  Status ReadAt(uint64_t offset, std::span<std::byte> out) const override {
+    Transfer transfer{.request = {.op = IoRequest::Op::kRead,
+                                  .fd = fd_,
+                                  .data = out.data(),
+                                  .bytes = out.size(),
+                                  .offset = offset,
+                                  .buffer = -1,
+                                  .complete = {}}};
+    std::optional<int> error;
+    if (out.empty()) error = 0;
+    while (!error) {
+      const ssize_t got = Sys().pread(fd_, transfer.next_data(), transfer.next_bytes(),
+                                      static_cast<off_t>(transfer.next_offset()));
+      error = transfer.Advance(got >= 0 ? got : -errno);
+    }
+    if (*error == 0) return Status();
+    if (*error == ENODATA) return Truncated(path_, offset, out.size(), transfer.done);
+    return ErrnoStatus(*error, "read", path_).WithOffset(transfer.next_offset());
+  }
+
+ private:
+  const std::string path_;
+  const int fd_;
+  const uint64_t size_;
+};
+
+class SourceFile : public InputFile {
+ public:
+  explicit SourceFile(std::shared_ptr<const Source> source) : source_(std::move(source)) {}
+
+  uint64_t size() const override { return source_->size(); }
+  const std::string& path() const override { return path_; }
+  int fd() const override { return -1; }
+
+  Status ReadAt(uint64_t offset, std::span<std::byte> out) const override {
+    const uint64_t size = source_->size();
+    const uint64_t there = offset < size ? size - offset : 0;
+    if (out.size() > there) return Truncated("source", offset, out.size(), there);
+    return out.empty() ? Status() : source_->ReadAt(offset, out);
+  }
+
+ private:
+  const std::shared_ptr<const Source> source_;
+  const std::string path_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const InputFile>> InputFile::Open(const std::string& path) {
+  // Non-blocking, or a FIFO without a writer would hang before its kind can be seen.
+  int fd = -1;
+  do {
+    fd = Sys().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
+  } while (fd < 0 && errno == EINTR);
+  if (fd < 0) return ErrnoStatus(errno, "open", path);
+  struct stat info;
+  Status status;
+  if (fstat(fd, &info) != 0) {
+    status = ErrnoStatus(errno, "examine", path);
+  } else if (!S_ISREG(info.st_mode)) {
+    status =
+        Status(StatusCode::kInvalidArgument, "cannot read '" + path + "': it is " +
+                                                 FileKind(info.st_mode) + ", not a regular file")
+            .WithPath(path);
+  }
+  if (!status.ok()) {
+    Sys().close(fd);
+    return status;
+  }
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+  return std::shared_ptr<const InputFile>(
+      std::make_shared<PosixFile>(path, fd, static_cast<uint64_t>(info.st_size)));
+}
+
+std::shared_ptr<const InputFile> InputFile::Of(std::shared_ptr<const Source> source) {
+  return std::make_shared<SourceFile>(std::move(source));
+}
+
+Result<std::shared_ptr<const Mapping>> Mapping::Map(const InputFile& file) {
+  if (file.fd() < 0) {
+    return Status(StatusCode::kUnsupported, "a source that is no file cannot be mapped");
+  }
+  std::span<const std::byte> bytes;
+  if (file.size() != 0) {
+    void* at = Sys().mmap(nullptr, file.size(), PROT_READ, MAP_SHARED, file.fd(), 0);
+    if (at == MAP_FAILED) return ErrnoStatus(errno, "map", file.path());
+    bytes = {static_cast<const std::byte*>(at), file.size()};
+  }
+  return std::shared_ptr<const Mapping>(new Mapping(bytes));
+}
+
+Mapping::~Mapping() {
+  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+}  // namespace dsckpt::io

@@ -1,0 +1,75 @@
+#ifndef DSCKPT_IO_INPUT_FILE_H_
+#define DSCKPT_IO_INPUT_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "dsckpt/file.h"
+#include "dsckpt/status.h"
+#include "io/error.h"
+
+namespace dsckpt::io {
+
+/// A read-only file or Source. Thread-safe.
+class InputFile {
+ public:
+  /// Regular files only (a directory, FIFO or device is kInvalidArgument with its kind).
+  static Result<std::shared_ptr<const InputFile>> Open(const std::string& path);
+  static std::shared_ptr<const InputFile> Of(std::shared_ptr<const Source> source);
+  virtual ~InputFile() = default;
+
+  virtual uint64_t size() const = 0;
+  /// Empty for a Source.
+  virtual const std::string& path() const = 0;
+  /// Fills `out`, resuming short reads; kTruncated with offset, expected and found when the file
+  /// ends before.
+  virtual Status ReadAt(uint64_t offset, std::span<std::byte> out) const = 0;
+  /// The descriptor, or -1 for a Source.
+  virtual int fd() const = 0;
+};
+
+/// A read-only shared mapping of a whole file. Unmapped by the destructor.
+class Mapping {
+ public:
+  /// An error (ENODEV, EACCES, ENOMEM...) or a Source: the caller reads instead.
+  static Result<std::shared_ptr<const Mapping>> Map(const InputFile& file);
+  ~Mapping();
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  explicit Mapping(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  std::span<const std::byte> bytes_;
+};
+
+struct ReadSpan {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+struct StreamOptions {
+  /// 0: one a core, at most 8.
+  int threads = 0;
+  /// Bytes of one read; spans are gathered into reads of about this size. A span may not exceed it.
+  uint64_t read_bytes = 4 * 1024 * 1024;
+  /// Reads in flight or being consumed; memory is read_bytes * depth.
+  unsigned depth = 16;
+  /// Refuse the page cache even where pages are resident (bench of cold reads).
+  bool force_direct = false;
+};
+
+/// Reads `spans` (ascending, not overlapping, empty ones allowed) and hands each, whole, to
+/// `consume(index, bytes)`, on several threads at once and in no order. Neighbouring spans share
+/// one read. Where the pages are resident it reads through the page cache, elsewhere with O_DIRECT
+/// (which leaves the cache as it is); a Source is read by ReadAt on the threads. The first error,
+/// of reading or of a consumer, stops the rest and is returned.
+Status ReadSpans(
+    const InputFile& file, std::span<const ReadSpan> spans, const StreamOptions& options,
+    const std::function<Status(size_t index, std::span<const std::byte> bytes)>& consume);
+
+}  // namespace dsckpt::io
+
+#endif  // DSCKPT_IO_INPUT_FILE_H_

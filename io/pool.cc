@@ -1,0 +1,135 @@
+#include "io/pool.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "dsckpt/limits.h"
+
+// Why nobody waits for ever. Of n windows, arena takes at most n/2 and log at most max(1, n/4).
+//
+// 1. A raw window is released by storage alone: whoever holds it copies from sources that exist and
+//    writes it, and takes no other window on the way. So is a log window: an encoder fills the one
+//    it holds, hands it to storage and only then asks for the next.
+// 2. An arena window is released when its bytes have been copied into raw windows.
+// 3. A free window goes to the oldest waiter whose use is below its quota; raw has none. So while a
+//    raw waiter exists no window lies idle, and it can wait only for windows that are held.
+// 4. n >= 3: n/2 + max(1, n/4) < n, so at least one window is free or held as raw; by 1 it comes
+//    back, and by 3 raw waiters are served. n = 2: one arena and one log window may be all there
+//    is; by 1 the log window comes back without help from any raw window (the caller's duty for
+//    n < 4: no log window while raw ones of the same save are to come, so the log window is never
+//    kept until raw ones are written).
+// 5. Raw waiters are therefore always served; hence arena windows come back (2), hence arena and
+// log
+//    waiters are served, being oldest of their use at some time and below quota after a release.
+
+namespace dsckpt::io {
+
+struct WindowPool::Impl {
+  struct Waiter {
+    Use use;
+    int granted = -1;
+    std::condition_variable served;
+  };
+
+  explicit Impl(Memory allocated, uint64_t size)
+      : memory(std::move(allocated)), window_bytes(size) {
+    const uint64_t n = memory.bytes().size() / window_bytes;
+    for (uint64_t i = 0; i < n; ++i) {
+      windows.push_back(memory.bytes().subspan(i * window_bytes, window_bytes));
+      free.push_back(static_cast<int>(n - 1 - i));
+    }
+    const int total = static_cast<int>(n);
+    limit = {total, total / 2, std::max(1, total / 4)};
+  }
+
+  bool MayTake(Use use) const { return !free.empty() && held[Index(use)] < limit[Index(use)]; }
+  int Take(Use use) {
+    ++held[Index(use)];
+    const int index = free.back();
+    free.pop_back();
+    return index;
+  }
+  static size_t Index(Use use) { return static_cast<size_t>(use); }
+
+  void Serve() {
+    for (auto it = waiters.begin(); it != waiters.end() && !free.empty();) {
+      Waiter& waiter = **it;
+      if (!MayTake(waiter.use)) {
+        ++it;
+        continue;
+      }
+      waiter.granted = Take(waiter.use);
+      waiter.served.notify_one();
+      it = waiters.erase(it);
+    }
+  }
+
+  Memory memory;
+  const uint64_t window_bytes;
+  std::vector<std::span<std::byte>> windows;
+
+  std::mutex mutex;
+  std::vector<int> free;
+  std::array<int, 3> held = {};
+  std::array<int, 3> limit = {};
+  std::list<Waiter*> waiters;  // Oldest first. A waiter lives on its thread's stack.
+};
+
+Result<std::unique_ptr<WindowPool>> WindowPool::Create(uint64_t pool_bytes, uint64_t window_bytes) {
+  if (window_bytes == 0 || window_bytes % kPageBytes != 0) {
+    return Status(StatusCode::kInvalidArgument, "window size " + std::to_string(window_bytes) +
+                                                    " is not a positive multiple of 4096");
+  }
+  const uint64_t count = pool_bytes / window_bytes;
+  if (count < 2 || count > uint64_t{1} << 30) {
+    return Status(StatusCode::kInvalidArgument, "a pool of " + std::to_string(pool_bytes) +
+                                                    " bytes holds " + std::to_string(count) +
+                                                    " windows of " + std::to_string(window_bytes) +
+                                                    " bytes; it must hold at least 2");
+  }
+  DSCKPT_ASSIGN_OR_RETURN(Memory memory, Memory::Allocate(count * window_bytes));
+  return std::unique_ptr<WindowPool>(
+      new WindowPool(std::make_unique<Impl>(std::move(memory), window_bytes)));
+}
+
+WindowPool::WindowPool(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+WindowPool::~WindowPool() = default;
+
+WindowPool::Window WindowPool::Acquire(Use use, uint64_t* waited_ns) {
+  std::unique_lock lock(impl_->mutex);
+  // Never past an older waiter of the same use: Serve() left it waiting because MayTake() was
+  // false.
+  if (impl_->MayTake(use)) {
+    const int index = impl_->Take(use);
+    return {index, impl_->windows[static_cast<size_t>(index)]};
+  }
+  const auto start = std::chrono::steady_clock::now();
+  Impl::Waiter self{.use = use, .granted = -1, .served = {}};
+  impl_->waiters.push_back(&self);
+  self.served.wait(lock, [&] { return self.granted >= 0; });
+  if (waited_ns != nullptr) {
+    *waited_ns += static_cast<uint64_t>(
+        std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
+  }
+  return {self.granted, impl_->windows[static_cast<size_t>(self.granted)]};
+}
+
+void WindowPool::Release(Use use, int index) {
+  std::lock_guard lock(impl_->mutex);
+  --impl_->held[Impl::Index(use)];
+  impl_->free.push_back(index);
+  // Under the lock: a served waiter must not leave, and destroy its condition, before notify.
+  impl_->Serve();
+}
+
+int WindowPool::count() const { return static_cast<int>(impl_->windows.size()); }
+uint64_t WindowPool::window_bytes() const { return impl_->window_bytes; }
+const std::vector<std::span<std::byte>>& WindowPool::windows() const { return impl_->windows; }
+
+}  // namespace dsckpt::io

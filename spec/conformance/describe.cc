@@ -1,0 +1,199 @@
+#include "spec/conformance/describe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace dsckpt::conformance {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json HexOf(const std::optional<Hash128>& hash) {
+  if (!hash) return nullptr;
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash->high),
+                static_cast<unsigned long long>(hash->low));
+  return text;
+}
+
+std::string EncodingText(Encoding encoding) {
+  const std::string name = EncodingName(encoding);
+  return name != "unknown" ? name : "unknown(" + std::to_string(static_cast<int>(encoding)) + ")";
+}
+
+std::string DTypeText(const DTypeInfo& dtype) {
+  if (dtype.name != "unknown") return std::string(dtype.name);
+  return "unknown(" + std::to_string(static_cast<int>(dtype.code)) + ")";
+}
+
+Json TensorJson(const File& file, const TensorInfo& info, std::string_view name, Json alias_of) {
+  return {{"name", name},
+          {"dtype", DTypeText(info.dtype)},
+          {"shape", std::vector<int64_t>(info.shape.begin(), info.shape.end())},
+          {"bytes", info.raw_bytes},
+          {"stored_bytes", info.stored_bytes},
+          {"offset", info.offset},
+          {"encoding", EncodingText(info.encoding)},
+          {"digest", HexOf(file.Digest(info))},
+          {"alias_of", std::move(alias_of)}};
+}
+
+Json TensorsJson(const File& file) {
+  std::vector<Json> rows;
+  for (uint32_t i = 0; i < file.tensor_count(); ++i) {
+    const TensorInfo info = file.tensor(i);
+    rows.push_back(TensorJson(file, info, info.name, nullptr));
+  }
+  for (uint32_t i = 0; i < file.alias_count(); ++i) {
+    const AliasInfo alias = file.alias(i);
+    const TensorInfo target = file.tensor(alias.target);
+    rows.push_back(TensorJson(file, target, alias.name, target.name));
+  }
+  std::sort(rows.begin(), rows.end(), [](const Json& a, const Json& b) {
+    return a["name"].get_ref<const std::string&>() < b["name"].get_ref<const std::string&>();
+  });
+  return rows;
+}
+
+Json ObjectsJson(const File& file) {
+  Json rows = Json::array();
+  for (uint32_t i = 0; i < file.object_count(); ++i) {
+    const ObjectInfo info = file.object(i);
+    rows.push_back({{"name", info.name},
+                    {"media_type", info.media_type},
+                    {"bytes", info.raw_bytes},
+                    {"stored_bytes", info.stored_bytes},
+                    {"encoding", EncodingText(info.encoding)}});
+  }
+  return rows;
+}
+
+Json NumberJson(double number) {
+  if (std::isfinite(number)) return number;
+  return {{"$float", std::isnan(number) ? "nan" : number < 0 ? "-inf" : "inf"}};
+}
+
+std::string Base64(const std::vector<std::byte>& bytes) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  unsigned group = 0;
+  int bits = 0;
+  for (const std::byte byte : bytes) {
+    group = group << 8 | std::to_integer<unsigned>(byte);
+    for (bits += 8; bits >= 6; bits -= 6) text += kDigits[group >> (bits - 6) & 63];
+  }
+  if (bits > 0) text += kDigits[group << (6 - bits) & 63];
+  while (text.size() % 4 != 0) text += '=';
+  return text;
+}
+
+// Schoolbook: multiply the digits so far by 256, add the next byte.
+std::string Decimal(const BigInt& number) {
+  std::string digits = "0";  // lowest first
+  for (auto byte = number.magnitude.rbegin(); byte != number.magnitude.rend(); ++byte) {
+    unsigned carry = *byte;
+    for (char& digit : digits) {
+      carry += static_cast<unsigned>(digit - '0') * 256;
+      digit = static_cast<char>('0' + carry % 10);
+      carry /= 10;
+    }
+    for (; carry != 0; carry /= 10) digits += static_cast<char>('0' + carry % 10);
+  }
+  if (number.negative) digits += '-';
+  return {digits.rbegin(), digits.rend()};
+}
+
+struct ValueJson {
+  Json operator()(std::monostate) const { return nullptr; }
+  Json operator()(bool value) const { return value; }
+  Json operator()(int64_t value) const { return value; }
+  Json operator()(const BigInt& value) const { return {{"$bigint", Decimal(value)}}; }
+  Json operator()(double value) const { return NumberJson(value); }
+  Json operator()(const std::complex<double>& value) const {
+    return {{"$complex", Json::array({NumberJson(value.real()), NumberJson(value.imag())})}};
+  }
+  Json operator()(const std::string& value) const { return value; }
+  Json operator()(const std::vector<std::byte>& value) const { return {{"$bytes", Base64(value)}}; }
+};
+
+Json NodeJson(const Node& node);
+
+Json DictJson(const Node& dict) {
+  Json plain = Json::object();
+  Json pairs = Json::array();
+  bool all_plain = true;
+  for (const Node& child : dict) {
+    const Key key = child.key();
+    const bool is_int = key.kind() == Key::Kind::kInt;
+    all_plain = all_plain && !is_int && !key.text().starts_with('$');
+    Json value = NodeJson(child);
+    pairs.push_back(Json::array({is_int ? Json(key.integer()) : Json(key.text()), value}));
+    plain.push_back({std::string(key.text()), std::move(value)});
+  }
+  return all_plain ? plain : Json{{"$dict", std::move(pairs)}};
+}
+
+Json ListJson(const Node& list) {
+  Json values = Json::array();
+  for (const Node& child : list) values.push_back(NodeJson(child));
+  return values;
+}
+
+Json BareNodeJson(const Node& node) {
+  switch (node.kind()) {
+    case NodeKind::kDict:
+      return DictJson(node);
+    case NodeKind::kList:
+      return ListJson(node);
+    case NodeKind::kTuple:
+      return {{"$tuple", ListJson(node)}};
+    case NodeKind::kTensor:
+      return {{"$tensor", node.item_name()}};
+    case NodeKind::kAlias:
+      return {{"$alias", node.item_name()}};
+    case NodeKind::kObject:
+      return {{"$object", node.item_name()}};
+    default:
+      return std::visit(ValueJson{}, node.value());
+  }
+}
+
+Json NodeJson(const Node& node) {
+  if (node.tag().empty()) return BareNodeJson(node);
+  return {{"$tag", node.tag()}, {"value", BareNodeJson(node)}};
+}
+
+Json FlatTree(const File& file) {
+  Json tree = Json::object();
+  for (uint32_t i = 0; i < file.tensor_count(); ++i) {
+    const std::string name(file.tensor(i).name);
+    tree[name] = {{"$tensor", name}};
+  }
+  for (uint32_t i = 0; i < file.alias_count(); ++i) {
+    const std::string name(file.alias(i).name);
+    tree[name] = {{"$alias", name}};
+  }
+  for (uint32_t i = 0; i < file.object_count(); ++i) {
+    const std::string name(file.object(i).name);
+    tree[name] = {{"$object", name}};
+  }
+  return tree;
+}
+
+}  // namespace
+
+Json Describe(const File& file) {
+  const std::optional<Node> tree = file.tree();
+  const std::optional<Node> attributes = file.attributes();
+  const bool shard = file.format() == FileFormat::kDsckpt;
+  return {{"schema", "dsckpt.inspect/1"},
+          {"format_version", shard ? Json(file.format_version()) : Json(nullptr)},
+          {"file_bytes", file.file_bytes()},
+          {"tensors", TensorsJson(file)},
+          {"objects", ObjectsJson(file)},
+          {"attributes", attributes ? NodeJson(*attributes) : Json::object()},
+          {"tree", tree ? NodeJson(*tree) : FlatTree(file)}};
+}
+
+}  // namespace dsckpt::conformance

@@ -1,0 +1,16 @@
+#ifndef DSCKPT_SPEC_CONFORMANCE_DESCRIBE_H_
+#define DSCKPT_SPEC_CONFORMANCE_DESCRIBE_H_
+
+#include <nlohmann/json.hpp>
+
+#include "dsckpt/file.h"
+
+namespace dsckpt::conformance {
+
+/// What `dsckpt inspect --json --tree` says about a file, without "path". Written apart from the
+/// command, so that the two check each other.
+nlohmann::ordered_json Describe(const File& file);
+
+}  // namespace dsckpt::conformance
+
+#endif  // DSCKPT_SPEC_CONFORMANCE_DESCRIBE_H_

@@ -1,0 +1,144 @@
+#include "spec/conformance/patch.h"
+
+#include <cstring>
+#include <span>
+
+#include "format/checksum.h"
+#include "format/header.h"
+#include "format/index.h"
+#include "format/layout.h"
+
+namespace dsckpt::conformance {
+namespace {
+
+constexpr size_t kFooterHashAt = 112;
+
+std::span<const std::byte> BytesOf(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+std::string TextOf(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+template <typename T>
+std::vector<T> Own(std::span<const T> column) {
+  return {column.begin(), column.end()};
+}
+
+format::NameColumns Own(const format::NameView& names) {
+  return {{names.bytes.begin(), names.bytes.end()}, Own(names.ends)};
+}
+
+format::PayloadColumns Own(const format::PayloadView& payload) {
+  return {Own(payload.offset),   Own(payload.raw_bytes), Own(payload.stored_bytes),
+          Own(payload.encoding), Own(payload.chunk_end), Own(payload.stored_chunk_end)};
+}
+
+format::TreeColumns Own(const format::TreeView& tree) {
+  return {Own(tree.nodes), std::string(tree.heap), {tree.tags.begin(), tree.tags.end()}};
+}
+
+format::IndexColumns Own(const format::IndexView& view) {
+  return {.dtypes = Own(view.dtypes),
+          .media_types = {view.media_types.begin(), view.media_types.end()},
+          .tensor_names = Own(view.tensor_names),
+          .alias_names = Own(view.alias_names),
+          .object_names = Own(view.object_names),
+          .tensor_dtype = Own(view.tensor_dtype),
+          .dim_end = Own(view.dim_end),
+          .dims = Own(view.dims),
+          .tensors = Own(view.tensors),
+          .objects = Own(view.objects),
+          .alias_target = Own(view.alias_target),
+          .object_media_type = Own(view.object_media_type),
+          .chunk_sums = Own(view.chunk_sums),
+          .stored_chunks = Own(view.stored_chunks),
+          .tree = Own(view.tree),
+          .attributes = Own(view.attributes)};
+}
+
+// A copy at an address that the index's vectors need.
+std::vector<uint64_t> Aligned(const std::string& bytes) {
+  std::vector<uint64_t> words((bytes.size() + 7) / 8);
+  std::memcpy(words.data(), bytes.data(), bytes.size());
+  return words;
+}
+
+Result<format::IndexColumns> Columns(const Parts& parts) {
+  const std::vector<uint64_t> words = Aligned(parts.index);
+  const format::Geometry geometry{parts.footer.data_begin, parts.footer.tail_begin,
+                                  parts.footer.index_offset};
+  DSCKPT_ASSIGN_OR_RETURN(const format::IndexView view,
+                          format::ParseIndex(std::as_bytes(std::span(words)), geometry));
+  return Own(view);
+}
+
+}  // namespace
+
+Result<Parts> TakeApart(const std::string& bytes) {
+  const auto all = BytesOf(bytes);
+  DSCKPT_ASSIGN_OR_RETURN(
+      const format::Classified what,
+      format::Classify(all.first(std::min<size_t>(all.size(), kPageBytes)),
+                       all.last(std::min<size_t>(all.size(), kFooterBytes)), all.size()));
+  Parts parts;
+  parts.footer = what.footer;
+  parts.body = bytes.substr(0, parts.footer.index_offset);
+  parts.index = bytes.substr(parts.footer.index_offset, parts.footer.index_bytes);
+  return parts;
+}
+
+std::string PutTogether(Parts parts) {
+  format::Footer& footer = parts.footer;
+  parts.index.resize(format::AlignUp(parts.index.size(), 8));
+  footer.index_offset = parts.body.size();
+  footer.index_bytes = parts.index.size();
+  footer.file_bytes = footer.index_offset + footer.index_bytes + kFooterBytes;
+  footer.index_xxh3_64 = format::Hash64(BytesOf(parts.index));
+  std::string header = parts.body.substr(0, footer.data_begin);
+  format::PatchSizes(header, footer.tail_begin, footer.file_bytes);
+  footer.header_xxh3_64 = format::Hash64(BytesOf(header));
+  parts.body.replace(0, header.size(), header);
+  return parts.body + parts.index + TextOf(format::EncodeFooter(footer));
+}
+
+std::string WithParts(const std::string& bytes, const PartsChange& change) {
+  Parts parts = TakeApart(bytes).value();
+  change(parts);
+  return PutTogether(std::move(parts));
+}
+
+std::string WithColumns(const std::string& bytes, const ColumnsChange& change) {
+  return WithParts(bytes, [&](Parts& parts) {
+    format::IndexColumns columns = Columns(parts).value();
+    change(columns);
+    parts.index = TextOf(format::EncodeIndex(columns).value());
+  });
+}
+
+std::string WithFooter(const std::string& bytes,
+                       const std::function<void(format::Footer&)>& change) {
+  format::Footer footer = TakeApart(bytes).value().footer;
+  change(footer);
+  return bytes.substr(0, bytes.size() - kFooterBytes) + TextOf(format::EncodeFooter(footer));
+}
+
+std::string WithFooterBytes(const std::string& bytes, const BytesChange& change) {
+  std::string footer = bytes.substr(bytes.size() - kFooterBytes);
+  change(footer);
+  const uint64_t hash = format::Hash64(BytesOf(footer).first(kFooterHashAt));
+  std::memcpy(footer.data() + kFooterHashAt, &hash, sizeof hash);
+  return bytes.substr(0, bytes.size() - kFooterBytes) + footer;
+}
+
+std::string WithHeader(const std::string& bytes, const BytesChange& change) {
+  format::Footer footer = TakeApart(bytes).value().footer;
+  std::string header = bytes.substr(0, footer.data_begin);
+  change(header);
+  footer.header_xxh3_64 = format::Hash64(BytesOf(header));
+  return header + bytes.substr(header.size(), bytes.size() - header.size() - kFooterBytes) +
+         TextOf(format::EncodeFooter(footer));
+}
+
+}  // namespace dsckpt::conformance

@@ -1,0 +1,43 @@
+#ifndef DSCKPT_SPEC_CONFORMANCE_PATCH_H_
+#define DSCKPT_SPEC_CONFORMANCE_PATCH_H_
+
+#include <functional>
+#include <string>
+
+#include "format/columns.h"
+#include "format/footer.h"
+
+// Changing one thing in a shard and making the rest agree again, so that only one rule is broken.
+
+namespace dsckpt::conformance {
+
+/// A shard taken apart.
+struct Parts {
+  std::string body;  // [0, index_offset)
+  std::string index;
+  format::Footer footer;
+};
+Result<Parts> TakeApart(const std::string& bytes);
+/// Index padded, sizes and checksums recomputed everywhere.
+std::string PutTogether(Parts parts);
+
+using ColumnsChange = std::function<void(format::IndexColumns&)>;
+using PartsChange = std::function<void(Parts&)>;
+using BytesChange = std::function<void(std::string&)>;
+
+/// REQUIRES (all): `bytes` is a valid shard.
+/// The index re-encoded with changed columns. The body stays.
+std::string WithColumns(const std::string& bytes, const ColumnsChange& change);
+/// Parts changed, sizes and sums recomputed.
+std::string WithParts(const std::string& bytes, const PartsChange& change);
+/// Footer changed as it is; only its own checksum is recomputed.
+std::string WithFooter(const std::string& bytes,
+                       const std::function<void(format::Footer&)>& change);
+/// The footer's 128 bytes changed, its checksum recomputed.
+std::string WithFooterBytes(const std::string& bytes, const BytesChange& change);
+/// The header region changed, its checksum in the footer recomputed.
+std::string WithHeader(const std::string& bytes, const BytesChange& change);
+
+}  // namespace dsckpt::conformance
+
+#endif  // DSCKPT_SPEC_CONFORMANCE_PATCH_H_

@@ -1,0 +1,77 @@
+#include <fstream>
+#include <iterator>
+
+#include "dsckpt/file.h"
+#include "spec/conformance/describe.h"
+#include "spec/conformance/vectors.h"
+
+namespace dsckpt::conformance {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Result<std::string> ReadFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  if (!in) return Status(StatusCode::kIoError, path + ": cannot be read");
+  return bytes;
+}
+
+Status WriteFile(const std::string& path, const std::string& bytes) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << bytes;
+  out.close();
+  return out ? Status() : Status(StatusCode::kIoError, path + ": cannot be written");
+}
+
+Status WriteDescription(const std::string& stem) {
+  DSCKPT_ASSIGN_OR_RETURN(const File file, File::Open(stem + ".dsckpt"));
+  return WriteFile(stem + ".json", Describe(file).dump(1) + "\n");
+}
+
+Status WriteValid(const std::string& directory) {
+  for (const ValidVector& vector : ValidVectors()) {
+    const std::string stem = directory + "/" + vector.name;
+    DSCKPT_RETURN_IF_ERROR(SaveFile(stem + ".dsckpt", *MakeProvider(vector.describe),
+                                    vector.options, {.pool_bytes = 16 * kMiB}));
+    DSCKPT_RETURN_IF_ERROR(WriteDescription(stem));
+  }
+  DSCKPT_ASSIGN_OR_RETURN(const std::string mixed, ReadFile(directory + "/mixed.dsckpt"));
+  DSCKPT_ASSIGN_OR_RETURN(const auto vectors, FutureVectors(mixed));
+  for (const FutureVector& vector : vectors) {
+    const std::string stem = directory + "/" + vector.name;
+    DSCKPT_RETURN_IF_ERROR(WriteFile(stem + ".dsckpt", vector.bytes));
+    DSCKPT_RETURN_IF_ERROR(WriteDescription(stem));
+  }
+  return {};
+}
+
+Json Expectation(const InvalidVector& vector) {
+  Json json = {{"code", StatusCodeName(vector.code)}};
+  if (vector.code != StatusCode::kOk) {
+    json["message_contains"] = vector.message_contains;
+  } else {
+    json["verify"] = {{"item", vector.item}, {"kind", vector.kind}};
+  }
+  return json;
+}
+
+Status WriteInvalid(const std::string& directory, const std::string& mixed) {
+  DSCKPT_ASSIGN_OR_RETURN(const auto vectors, InvalidVectors(mixed));
+  for (const InvalidVector& vector : vectors) {
+    const std::string stem = directory + "/" + vector.name;
+    DSCKPT_RETURN_IF_ERROR(WriteFile(stem + ".dsckpt", vector.bytes));
+    DSCKPT_RETURN_IF_ERROR(WriteFile(stem + ".json", Expectation(vector).dump(1) + "\n"));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status WriteVectors(const std::string& directory) {
+  DSCKPT_RETURN_IF_ERROR(WriteValid(directory + "/valid"));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string mixed, ReadFile(directory + "/valid/mixed.dsckpt"));
+  return WriteInvalid(directory + "/invalid", mixed);
+}
+
+}  // namespace dsckpt::conformance

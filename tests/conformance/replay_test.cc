@@ -1,0 +1,216 @@
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "dsckpt/file.h"
+#include "dsckpt/verify.h"
+#include "spec/conformance/describe.h"
+#include "spec/conformance/vectors.h"
+#include "tests/catch.h"
+#include "tests/temp_dir.h"
+
+// Replays spec/conformance: every valid file opens, says what its JSON says, and reads; every
+// invalid one is refused as its JSON says.
+
+namespace dsckpt::conformance {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+const std::string kVectors = std::string(DSCKPT_SOURCE_DIR) + "/spec/conformance/";
+
+// Paths without extension, sorted.
+std::vector<std::string> Stems(const std::string& folder) {
+  std::vector<std::string> stems;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".dsckpt")
+      stems.push_back((folder / entry.path().stem()).string());
+  }
+  std::sort(stems.begin(), stems.end());
+  return stems;
+}
+
+Json ReadJson(const std::string& stem) { return Json::parse(ReadWholeFile(stem + ".json")); }
+
+bool Readable(const std::string& encoding) { return encoding.rfind("unknown", 0) != 0; }
+
+void CheckPayload(const File& file, const Json& json) {
+  for (const Json& tensor : json["tensors"]) {
+    const std::string name = tensor["name"];
+    INFO(name);
+    const Result<Tensor> view = file.View(name);
+    if (!Readable(tensor["encoding"]) || !Readable(tensor["dtype"])) {
+      CHECK(view.status().code() == StatusCode::kUnsupported);
+      continue;
+    }
+    REQUIRE(view.ok());
+    CHECK(view->bytes().size() == tensor["bytes"].get<uint64_t>());
+  }
+  for (const Json& object : json["objects"]) {
+    const Result<std::vector<std::byte>> bytes = file.ReadObject(object["name"].get<std::string>());
+    REQUIRE(bytes.ok());
+    CHECK(bytes.value().size() == object["bytes"].get<uint64_t>());
+  }
+}
+
+// What does not depend on how well a zstd version compresses.
+Json WithoutStorage(Json json) {
+  json.erase("file_bytes");
+  for (const char* kind : {"tensors", "objects"}) {
+    for (Json& item : json[kind]) {
+      item.erase("stored_bytes");
+      item.erase("offset");
+    }
+  }
+  return json;
+}
+
+bool HasEncoded(const Json& json) {
+  const auto encoded = [](const Json& item) { return item["encoding"] != "raw"; };
+  return std::any_of(json["tensors"].begin(), json["tensors"].end(), encoded) ||
+         std::any_of(json["objects"].begin(), json["objects"].end(), encoded);
+}
+
+}  // namespace
+
+TEST_CASE("valid vectors open and say what their JSON says") {
+  const auto stems = Stems(kVectors + "valid");
+  REQUIRE(stems.size() >= 15);
+  for (const std::string& stem : stems) {
+    for (const bool map : {true, false}) {
+      INFO(stem << " map=" << map);
+      const Result<File> file = File::Open(stem + ".dsckpt", {.map = map});
+      REQUIRE(file.status().ToString() == "Ok");
+      const Json expected = ReadJson(stem);
+      CHECK(Describe(*file) == expected);
+      CheckPayload(*file, expected);
+    }
+  }
+}
+
+TEST_CASE("valid vectors verify, decoded too") {
+  for (const std::string& stem : Stems(kVectors + "valid")) {
+    INFO(stem);
+    const Result<VerifyReport> report = Verify(stem + ".dsckpt", {.decode = true});
+    REQUIRE(report.ok());
+    for (const Problem& problem : report->problems) {
+      CAPTURE(problem.item, problem.kind, problem.expected, problem.found);
+      // An unknown encoding cannot be decoded; that is said, and nothing else is wrong.
+      CHECK(problem.kind == "unsupported");
+      CHECK(stem.find("future-encoding") != std::string::npos);
+    }
+    CHECK(report->checked_bytes == fs::file_size(stem + ".dsckpt"));
+  }
+}
+
+TEST_CASE("invalid vectors are refused as their JSON says") {
+  const auto stems = Stems(kVectors + "invalid");
+  REQUIRE(stems.size() >= 60);
+  for (const std::string& stem : stems) {
+    const Json expected = ReadJson(stem);
+    const Result<File> file = File::Open(stem + ".dsckpt");
+    const Status status = file.status();
+    INFO(stem << ": " << status.ToString());
+    CHECK(StatusCodeName(status.code()) == expected["code"].get<std::string>());
+    if (expected.contains("message_contains")) {
+      const auto contains = expected["message_contains"].get<std::string>();
+      INFO("should contain: " << contains);
+      CHECK(status.message().find(contains) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("verification finds fault with every invalid vector") {
+  for (const std::string& stem : Stems(kVectors + "invalid")) {
+    INFO(stem);
+    const Json expected = ReadJson(stem);
+    const Result<VerifyReport> report = Verify(stem + ".dsckpt", {.decode = true});
+    if (!report.ok()) {
+      CHECK(StatusCodeName(report.status().code()) == expected["code"].get<std::string>());
+      continue;
+    }
+    CHECK_FALSE(report->ok);
+    if (!expected.contains("verify")) continue;
+    REQUIRE(report->problems.size() >= 1);
+    CHECK(report->problems[0].item == expected["verify"]["item"].get<std::string>());
+    CHECK(report->problems[0].kind == expected["verify"]["kind"].get<std::string>());
+  }
+}
+
+TEST_CASE("each validation rule of the specification has a vector") {
+  const std::string spec = ReadWholeFile(std::string(DSCKPT_SOURCE_DIR) + "/spec/format.md");
+  std::set<std::string> rules;
+  for (size_t at = spec.find("\n| F1 |"); at != std::string::npos; at = spec.find("\n| ", at + 1)) {
+    const std::string rule = spec.substr(at + 3, spec.find(' ', at + 3) - at - 3);
+    const bool is_rule =
+        rule.size() >= 2 && std::string("FXNTPR").find(rule[0]) != std::string::npos &&
+        std::all_of(rule.begin() + 1, rule.end(), [](char c) { return isdigit(c); });
+    if (is_rule) rules.insert(rule);
+    if (rule == "what") break;
+  }
+  REQUIRE(rules.size() > 30);
+  std::set<std::string> covered;
+  for (const std::string& stem : Stems(kVectors + "invalid")) {
+    std::string rule = fs::path(stem).filename().string();
+    rule = rule.substr(0, rule.find('-'));
+    rule[0] = static_cast<char>(toupper(rule[0]));
+    covered.insert(rule);
+  }
+  for (const std::string& rule : rules) {
+    INFO("rule " << rule << " has no vector");
+    CHECK(covered.count(rule) == 1);
+  }
+}
+
+TEST_CASE("the dtype registry of the specification is the library's") {
+  const std::string spec = ReadWholeFile(std::string(DSCKPT_SOURCE_DIR) + "/spec/format.md");
+  for (const DTypeInfo& dtype : AllDTypes()) {
+    const std::string row =
+        "\n| " + std::to_string(static_cast<int>(dtype.code)) + " | `" + std::string(dtype.name) +
+        "` | " + std::to_string(dtype.bits) + " | " + std::to_string(dtype.block_elements) + " / " +
+        std::to_string(dtype.block_bytes) + " | " + (dtype.listable ? "yes" : "no") + " | ";
+    INFO(row);
+    const size_t at = spec.find(row);
+    REQUIRE(at != std::string::npos);
+    const size_t planes = spec.find('|', at + row.size()) + 2;
+    CHECK(spec.compare(planes, dtype.floating ? 4 : 3, dtype.floating ? "yes " : "no ") == 0);
+  }
+}
+
+TEST_CASE("the vectors are what this version writes") {
+  TempDir dir;
+  for (const char* part : {"valid", "invalid"}) fs::create_directories(dir / part);
+  REQUIRE(WriteVectors(dir.path()).ToString() == "Ok");
+  const auto stems = Stems(kVectors + "valid");
+  CHECK(stems.size() == Stems(dir / "valid").size());
+  for (const std::string& stem : stems) {
+    INFO(stem);
+    const std::string written = dir / ("valid/" + fs::path(stem).filename().string());
+    const Json expected = ReadJson(stem);
+    if (ReadWholeFile(written + ".dsckpt") == ReadWholeFile(stem + ".dsckpt")) continue;
+    // Another zstd may compress otherwise; another FlatBuffers may lay out the index otherwise.
+    WARN("bytes differ from the vector; compared by content");
+    CHECK(WithoutStorage(ReadJson(written)) == WithoutStorage(expected));
+    if (!HasEncoded(expected)) CHECK(fs::file_size(written + ".dsckpt") == expected["file_bytes"]);
+  }
+}
+
+#ifdef DSCKPT_TOOL
+TEST_CASE("dsckpt inspect prints the JSON of the vectors") {
+  TempDir dir;
+  for (const std::string& stem : Stems(kVectors + "valid")) {
+    INFO(stem);
+    const std::string output = dir / "out.json";
+    const std::string command =
+        std::string(DSCKPT_TOOL) + " inspect --json --tree '" + stem + ".dsckpt' >'" + output + "'";
+    REQUIRE(std::system(command.c_str()) == 0);
+    Json printed = Json::parse(ReadWholeFile(output));
+    CHECK(printed["path"] == stem + ".dsckpt");
+    printed.erase("path");
+    CHECK(printed == ReadJson(stem));
+  }
+}
+#endif
+
+}  // namespace dsckpt::conformance

@@ -1,0 +1,84 @@
+#include <algorithm>
+#include <set>
+
+#include "tests/catch.h"
+#include "tests/project/source_tree.h"
+
+// Who may include whom. HACKING.md, "Dependency order", says why.
+
+namespace {
+
+struct Layer {
+  const char* folder;
+  std::vector<std::string> may_include;  // prefixes of quoted includes
+};
+
+const Layer kLayers[] = {
+    {"include/dsckpt", {"dsckpt/"}},
+    {"format", {"dsckpt/", "format/", "index_generated.h"}},
+    {"io", {"dsckpt/", "io/"}},
+    {"writer", {"dsckpt/", "format/", "io/", "writer/"}},
+    {"reader", {"dsckpt/", "format/", "io/", "reader/"}},
+    {"tools", {"dsckpt/", "tools/"}},
+    {"bench", {"dsckpt/", "bench/"}},
+    {"examples", {"dsckpt/", "examples/"}},
+    {"python", {"dsckpt/", "python/"}},
+};
+
+bool IsSource(const std::string& path) { return HasExtension(path, {".h", ".cc", ".c", ".cu"}); }
+
+bool Allowed(const Layer& layer, const std::string& include) {
+  if (include.find('/') == std::string::npos && std::string_view(layer.folder) == "examples") {
+    return true;  // Examples build outside the project too: siblings by bare name.
+  }
+  return std::any_of(layer.may_include.begin(), layer.may_include.end(),
+                     [&](const std::string& prefix) { return include.starts_with('"' + prefix); });
+}
+
+}  // namespace
+
+TEST_CASE("each folder includes only the folders below it") {
+  for (const Layer& layer : kLayers) {
+    for (const std::string& file : FilesBelow(layer.folder)) {
+      if (!IsSource(file)) continue;
+      for (const std::string& include : Includes(ReadSource(file))) {
+        if (include[0] == '<') continue;
+        INFO(file << " includes " << include);
+        CHECK(Allowed(layer, include));
+      }
+    }
+  }
+}
+
+TEST_CASE("public headers include the standard library only") {
+  const auto files = FilesBelow("include/dsckpt");
+  REQUIRE(files.size() > 5);
+  for (const std::string& file : files) {
+    for (const std::string& include : Includes(ReadSource(file))) {
+      if (include[0] != '<') continue;
+      INFO(file << " includes " << include);
+      const bool c_header =
+          include == "<stddef.h>" || include == "<stdint.h>" || include == "<stdbool.h>";
+      CHECK((c_header || include.find_first_of("./") == std::string::npos));
+    }
+  }
+}
+
+TEST_CASE("format touches no files, threads or clocks") {
+  const std::set<std::string> forbidden = {"<chrono>",     "<condition_variable>",
+                                           "<ctime>",      "<fcntl.h>",
+                                           "<filesystem>", "<fstream>",
+                                           "<future>",     "<mutex>",
+                                           "<pthread.h>",  "<random>",
+                                           "<thread>",     "<time.h>",
+                                           "<cstdio>",     "<stdio.h>",
+                                           "<unistd.h>",   "<atomic>",
+                                           "<stdio.h>"};
+  for (const std::string& file : FilesBelow("format")) {
+    for (const std::string& include : Includes(ReadSource(file))) {
+      INFO(file << " includes " << include);
+      CHECK(forbidden.count(include) == 0);
+      CHECK_FALSE(include.starts_with("<sys/"));
+    }
+  }
+}

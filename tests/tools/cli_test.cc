@@ -1,0 +1,161 @@
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "dsckpt/version.h"
+#include "tests/catch.h"
+#include "tests/temp_dir.h"
+#include "tests/tools/command.h"
+#include "tests/tools/samples.h"
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+struct Case {
+  std::vector<std::string> args;
+  int code;
+  std::string out, err;  // Parts that must occur; empty: the stream must be empty.
+};
+
+void Check(const Case& c) {
+  const Outcome outcome = RunTool(c.args);
+  INFO((c.args.empty() ? "" : c.args[0]) << " ... " << (c.args.empty() ? "" : c.args.back()));
+  INFO("stdout: " << outcome.out);
+  INFO("stderr: " << outcome.err);
+  CHECK(outcome.code == c.code);
+  CHECK(c.out.empty() == outcome.out.empty());
+  CHECK(c.err.empty() == outcome.err.empty());
+  CHECK(Contains(outcome.out, c.out));
+  CHECK(Contains(outcome.err, c.err));
+}
+
+}  // namespace
+
+TEST_CASE("usage: help and version on stdout with 0, mistakes on stderr with 2") {
+  TempDir dir;
+  const std::string missing = dir / "missing";
+  const std::vector<Case> cases = {
+      {{"--version"}, 0, std::string("dsckpt ") + dsckpt::VersionString() + "\n", ""},
+      {{"--help"}, 0, "inspect", ""},
+      {{"inspect", "--help"}, 0, "dsckpt inspect step-1200.dsckpt --tree", ""},
+      {{"verify", "--help"}, 0, "dsckpt verify --decode", ""},
+      {{"import", "--help"}, 0, "dsckpt import model.safetensors -o model.dsckpt", ""},
+      {{"export", "--help"}, 0, "dsckpt export step-1200.dsckpt -o model.safetensors", ""},
+      {{}, 2, "", "--help"},
+      {{"explode"}, 2, "", "dsckpt --help"},
+      {{"inspect"}, 2, "", "dsckpt inspect --help"},
+      {{"inspect", "a", "b"}, 2, "", "inspect"},
+      {{"inspect", missing, "--sort", "colour"}, 2, "", "--sort"},
+      {{"inspect", missing, "--limit", "-1"}, 2, "", "--limit"},
+      {{"inspect", missing, "--color", "sometimes"}, 2, "", "--color"},
+      {{"verify"}, 2, "", "verify"},
+      {{"verify", missing, "--threads", "-1"}, 2, "", "--threads"},
+      {{"import", missing}, 2, "", "--output"},
+      {{"import", missing, "-o", dir / "out", "--encoding", "gzip"}, 2, "", "--encoding"},
+      {{"inspect", missing}, 2, "", missing},
+      {{"verify", missing}, 2, "", missing},
+      {{"import", missing, "-o", dir / "out"}, 2, "", missing},
+      {{"export", missing, "-o", dir / "out"}, 2, "", missing},
+      {{"inspect", dir.path()}, 2, "", dir.path()},
+      {{"verify", dir.path()}, 2, "", dir.path()},
+  };
+  for (const Case& c : cases) Check(c);
+}
+
+TEST_CASE("errors with --json are a dsckpt.error/1 document as well as a message") {
+  TempDir dir;
+  WriteWholeFile(dir / "cut",
+                 Safetensors(R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", "1234"));
+  struct ErrorCase {
+    std::vector<std::string> args;
+    int code;
+    std::string name;
+    Json path;
+  };
+  const std::vector<ErrorCase> cases = {
+      {{"inspect", "--json", dir / "missing"}, 2, "NotFound", dir / "missing"},
+      {{"inspect", "--json", dir / "cut"}, 1, "Truncated", dir / "cut"},
+      {{"export", "--json", dir / "cut", "-o", dir / "out"}, 1, "Truncated", dir / "cut"},
+      {{"import", "--json", dir / "cut", "-o", dir / "out"}, 1, "Truncated", dir / "cut"},
+      {{"inspect", "--json"}, 2, "InvalidArgument", nullptr},
+  };
+  for (const ErrorCase& c : cases) {
+    const Outcome outcome = RunTool(c.args);
+    INFO(c.args[0] << " " << c.args.back() << ": " << outcome.out << outcome.err);
+    CHECK(outcome.code == c.code);
+    CHECK_FALSE(outcome.err.empty());
+    const Json json = Json::parse(outcome.out);
+    CHECK(json["schema"] == "dsckpt.error/1");
+    CHECK(json["code"] == c.name);
+    CHECK(json["path"] == c.path);
+    CHECK(json["message"].is_string());
+    CHECK(json.contains("offset"));
+    CHECK(json.size() == 5);
+  }
+}
+
+TEST_CASE("foreign files are named as what they are") {
+  TempDir dir;
+  struct Foreign {
+    std::string bytes, name;
+  };
+  const std::vector<Foreign> foreign = {
+      {std::string("\x80\x02}q\x00.", 6) + Counting(300), "pickle"},
+      {"PK\x03\x04" + Counting(300), "zip"},
+      {std::string("GGUF\x03\0\0\0", 8) + Counting(300), "GGUF"},
+      {"\x89HDF\r\n\x1a\n" + Counting(300), "HDF5"},
+      {"", "empty"},
+  };
+  for (const Foreign& file : foreign) {
+    const std::string path = dir / "foreign";
+    WriteWholeFile(path, file.bytes);
+    for (const std::string command : {"inspect", "verify", "import", "export"}) {
+      std::vector<std::string> args = {command, path};
+      if (command == "import" || command == "export") args.insert(args.end(), {"-o", dir / "out"});
+      Check({args, 2, "", file.name});
+    }
+  }
+}
+
+TEST_CASE("a result that cannot be written is a failure, a reader that left is none") {
+  TempDir dir;
+  const std::string path = dir / "a.safetensors";
+  WriteWholeFile(path,
+                 Safetensors(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", "1234"));
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"inspect", path}, {"verify", "--json", path}, {"--help"}}) {
+    const Outcome full = RunTool(args, {.stdout_path = "/dev/full"});
+    CHECK(full.code == 2);
+    CHECK(Contains(full.err, "standard output: No space left on device"));
+    CHECK(RunTool(args, {.closed = {1}}).code == 2);
+  }
+  // With descriptor 1 free, the output file must not become standard output.
+  const Outcome closed = RunTool({"import", path, "-o", dir / "b.dsckpt"}, {.closed = {0, 1, 2}});
+  CHECK(closed.code == 2);
+  CHECK(RunTool({"verify", dir / "b.dsckpt"}).code == 0);
+}
+
+TEST_CASE("colours and progress: only on a terminal, unless asked for") {
+  TempDir dir;
+  const std::string path = dir / "a.dsckpt";
+  WriteSample(path);
+  const std::string escape = "\033[";
+  CHECK_FALSE(Contains(RunTool({"inspect", path}).out, escape));
+  CHECK(Contains(RunTool({"inspect", path, "--color", "always"}).out, escape));
+  const RunOptions no_color = {.setenv = {"NO_COLOR=1"}};
+  CHECK(Contains(RunTool({"inspect", path, "--color", "always"}, no_color).out, escape));
+
+  const std::vector<std::string> xterm = {"TERM=xterm"};
+  const std::vector<std::string> plain = {"TERM=xterm", "NO_COLOR=1"};
+  CHECK(Contains(RunOnTerminal({"inspect", path}, 80, xterm).out, escape));
+  CHECK_FALSE(Contains(RunOnTerminal({"inspect", path}, 80, plain).out, escape));
+  CHECK_FALSE(Contains(RunOnTerminal({"inspect", path}, 80, {"TERM=dumb"}).out, escape));
+  CHECK_FALSE(
+      Contains(RunOnTerminal({"inspect", path, "--color", "never"}, 80, xterm).out, escape));
+  CHECK(RunTool({"verify", path}).err.empty());
+}

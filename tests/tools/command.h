@@ -1,0 +1,34 @@
+#ifndef DSCKPT_TESTS_TOOLS_COMMAND_H_
+#define DSCKPT_TESTS_TOOLS_COMMAND_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+// Runs the dsckpt binary as its users do.
+
+struct Outcome {
+  int code = -1;  ///< Exit code; -N when signal N ended it.
+  std::string out, err;
+};
+
+struct RunOptions {
+  std::string stdout_path = {};          ///< Instead of a pipe, e.g. "/dev/full".
+  std::vector<int> closed = {};          ///< Descriptors that the command does not get.
+  std::vector<std::string> setenv = {};  ///< "NAME=value".
+};
+
+Outcome RunTool(const std::vector<std::string>& args, const RunOptions& options = {});
+
+/// The same on a pseudo-terminal of `columns` columns as standard output and error; both come back
+/// in `out`.
+Outcome RunOnTerminal(const std::vector<std::string>& args, int columns,
+                      const std::vector<std::string>& setenv = {});
+
+/// Starts the tool without waiting; standard streams go to /dev/null.
+pid_t StartTool(const std::vector<std::string>& args);
+/// Exit code, or -signal.
+int WaitFor(pid_t pid);
+
+#endif  // DSCKPT_TESTS_TOOLS_COMMAND_H_

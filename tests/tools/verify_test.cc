@@ -1,0 +1,135 @@
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "dsckpt/dsckpt.h"
+#include "tests/catch.h"
+#include "tests/temp_dir.h"
+#include "tests/tools/command.h"
+#include "tests/tools/samples.h"
+
+using Json = nlohmann::ordered_json;
+using Strings = std::vector<std::string>;
+
+namespace {
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+void FlipBit(const std::string& path, uint64_t offset) {
+  std::string bytes = ReadWholeFile(path);
+  bytes[offset] = static_cast<char>(bytes[offset] ^ 1);
+  WriteWholeFile(path, bytes);
+}
+
+uint64_t OffsetOf(const std::string& path, const std::string& tensor) {
+  return dsckpt::File::Open(path)->FindTensor(tensor)->offset;
+}
+
+}  // namespace
+
+TEST_CASE("verify: a good file") {
+  TempDir dir;
+  const std::string path = dir / "a.dsckpt";
+  WriteSample(path);
+  for (const Strings& extra : {Strings{}, {"--decode"}, {"--threads", "1"}}) {
+    Strings args = {"verify", path};
+    args.insert(args.end(), extra.begin(), extra.end());
+    const Outcome outcome = RunTool(args);
+    INFO(outcome.out << outcome.err);
+    CHECK(outcome.code == 0);
+    CHECK(Contains(outcome.out, path + ": ok, "));
+    CHECK(Contains(outcome.out, " checked in "));
+    CHECK(Contains(outcome.out, "iB/s\n"));
+  }
+  const Outcome outcome = RunTool({"verify", "--json", path});
+  CHECK(Json::parse(outcome.out).dump() ==
+        Json({{"schema", "dsckpt.verify/1"},
+              {"ok", true},
+              {"files", Json::array({{{"path", path},
+                                      {"ok", true},
+                                      {"checked_bytes", ReadWholeFile(path).size()},
+                                      {"problems", Json::array()}}})}})
+            .dump());
+}
+
+TEST_CASE("verify: a flipped bit is named with its tensor and offset; exit 1") {
+  TempDir dir;
+  const std::string path = dir / "a.dsckpt";
+  WriteSample(path);
+  const uint64_t offset = OffsetOf(path, "model/scale");
+  FlipBit(path, offset + 7);
+  const Outcome text = RunTool({"verify", path});
+  INFO(text.out << text.err);
+  CHECK(text.code == 1);
+  CHECK(text.err.empty());
+  CHECK(Contains(text.out, path + ": BAD, 1 problem, "));
+  CHECK(Contains(text.out, "  model/scale at offset " + std::to_string(offset) +
+                               ": the bytes do not match their checksum; expected "));
+  const Outcome outcome = RunTool({"verify", "--json", path});
+  CHECK(outcome.code == 1);
+  const Json json = Json::parse(outcome.out);
+  CHECK(json["ok"] == false);
+  CHECK(json["files"][0]["ok"] == false);
+  REQUIRE(json["files"][0]["problems"].size() == 1);
+  const Json& problem = json["files"][0]["problems"][0];
+  CHECK(problem["item"] == "model/scale");
+  CHECK(problem["kind"] == "checksum");
+  CHECK(problem["offset"] == offset);
+  CHECK(problem["expected"].is_string());
+  CHECK(problem["found"].is_string());
+  CHECK(problem.size() == 5);
+}
+
+TEST_CASE("verify: several files; bad outweighs unchecked outweighs good") {
+  TempDir dir;
+  const std::string good = dir / "good", bad = dir / "bad", cut = dir / "cut", missing = dir / "no";
+  WriteSample(good);
+  const std::string bytes = ReadWholeFile(good);
+  WriteWholeFile(cut, bytes.substr(0, bytes.size() - 1));
+  WriteWholeFile(bad, bytes);
+  FlipBit(bad, OffsetOf(good, "model/embed"));
+  struct Case {
+    Strings files;
+    int code;
+  };
+  const std::vector<Case> cases = {
+      {{good, good}, 0},         {{good, bad, good}, 1}, {{missing, good}, 2},
+      {{good, missing, bad}, 1}, {{bad, missing}, 1},    {{cut}, 1},
+  };
+  for (const Case& c : cases) {
+    Strings args = {"verify"};
+    args.insert(args.end(), c.files.begin(), c.files.end());
+    CHECK(RunTool(args).code == c.code);
+    args.push_back("--json");
+    const Outcome outcome = RunTool(args);
+    CHECK(outcome.code == c.code);
+    const Json json = Json::parse(outcome.out);
+    CHECK(json["ok"] == (c.code == 0));
+    REQUIRE(json["files"].size() == c.files.size());
+    for (size_t i = 0; i < c.files.size(); ++i) {
+      const Json& file = json["files"][i];
+      CHECK(file["path"] == c.files[i]);
+      CHECK(file["ok"] == (c.files[i] == good));
+      CHECK(file.contains("error") == (c.files[i] == missing));
+    }
+  }
+  const Outcome text = RunTool({"verify", good, missing, cut, bad});
+  INFO(text.out << text.err);
+  CHECK(Contains(text.out, "4 files: 1 ok, 2 bad, 1 not checked"));
+  CHECK(Contains(text.out, cut + ": BAD, 1 problem, not read\n"));
+  CHECK(Contains(text.out, "the file is cut short; expected " + std::to_string(bytes.size())));
+  CHECK(Contains(text.err, missing));
+}
+
+TEST_CASE("verify: plain safetensors files") {
+  TempDir dir;
+  const std::string header = R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})";
+  WriteWholeFile(dir / "good", Safetensors(header, "1234"));
+  WriteWholeFile(dir / "short", Safetensors(header, "123"));
+  WriteWholeFile(dir / "long", Safetensors(header, "12345"));
+  CHECK(RunTool({"verify", dir / "good"}).code == 0);
+  CHECK(RunTool({"verify", dir / "short"}).code == 1);
+  CHECK(RunTool({"verify", dir / "long"}).code == 1);
+}

@@ -1,0 +1,242 @@
+#include "tools/value.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <cstddef>
+#include <iterator>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "tools/text.h"
+
+namespace dsckpt::tools {
+namespace {
+
+// Decimal conversion takes quadratic time; beyond this, hexadecimal.
+constexpr size_t kDecimalBytes = 1024;
+constexpr size_t kShownBytes = 16;
+
+template <typename... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+template <typename... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;
+
+std::string HexMagnitude(const std::vector<uint8_t>& magnitude) {
+  std::string text = "0x";
+  for (auto byte = magnitude.rbegin(); byte != magnitude.rend(); ++byte) {
+    fmt::format_to(std::back_inserter(text), "{:02x}", *byte);
+  }
+  return text;
+}
+
+std::string DecimalMagnitude(std::vector<uint8_t> magnitude) {
+  constexpr uint64_t kBase = 1'000'000'000;
+  std::vector<uint64_t> groups;  // of nine digits, lowest first
+  while (!magnitude.empty()) {
+    uint64_t remainder = 0;
+    for (auto byte = magnitude.rbegin(); byte != magnitude.rend(); ++byte) {
+      remainder = remainder << 8 | *byte;
+      *byte = static_cast<uint8_t>(remainder / kBase);
+      remainder %= kBase;
+    }
+    while (!magnitude.empty() && magnitude.back() == 0) magnitude.pop_back();
+    groups.push_back(remainder);
+  }
+  if (groups.empty()) return "0";
+  std::string text = fmt::format("{}", groups.back());
+  for (auto group = groups.rbegin() + 1; group != groups.rend(); ++group) {
+    fmt::format_to(std::back_inserter(text), "{:09}", *group);
+  }
+  return text;
+}
+
+std::string BigIntText(const BigInt& number) {
+  const std::string magnitude = number.magnitude.size() > kDecimalBytes
+                                    ? HexMagnitude(number.magnitude)
+                                    : DecimalMagnitude(number.magnitude);
+  return (number.negative ? "-" : "") + magnitude;
+}
+
+std::string Base64(std::span<const std::byte> bytes) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const size_t count = std::min<size_t>(3, bytes.size() - i);
+    uint32_t group = 0;
+    for (size_t j = 0; j < 3; ++j) {
+      group = group << 8 | (j < count ? std::to_integer<uint32_t>(bytes[i + j]) : 0);
+    }
+    for (size_t j = 0; j < 4; ++j) {
+      text += j <= count ? kDigits[group >> (18 - 6 * j) & 63] : '=';
+    }
+  }
+  return text;
+}
+
+// "nan", "inf", "-inf" for what JSON numbers cannot say.
+std::string FloatWord(double number) {
+  return std::isnan(number) ? "nan" : number < 0 ? "-inf" : "inf";
+}
+
+void WriteWrapped(JsonWriter& json, const char* key, std::string_view text) {
+  json.BeginObject();
+  json.Key(key).String(text);
+  json.End();
+}
+
+void WriteDouble(JsonWriter& json, double number) {
+  if (std::isfinite(number)) {
+    json.Double(number);
+  } else {
+    WriteWrapped(json, "$float", FloatWord(number));
+  }
+}
+
+void WriteComplex(JsonWriter& json, const std::complex<double>& number) {
+  json.BeginObject();
+  json.Key("$complex").BeginArray();
+  WriteDouble(json, number.real());
+  WriteDouble(json, number.imag());
+  json.End();
+  json.End();
+}
+
+bool PlainKeys(const Node& dict) {
+  return std::all_of(dict.begin(), dict.end(), [](const Node& child) {
+    const Key key = child.key();
+    return key.kind() == Key::Kind::kString && !key.text().starts_with('$');
+  });
+}
+
+void WriteList(JsonWriter& json, const Node& list) {
+  json.BeginArray();
+  for (const Node& child : list) WriteNodeJson(json, child);
+  json.End();
+}
+
+void WriteDict(JsonWriter& json, const Node& dict) {
+  if (PlainKeys(dict)) {
+    json.BeginObject();
+    for (const Node& child : dict) {
+      const Key key = child.key();
+      json.Key(key.text());
+      WriteNodeJson(json, child);
+    }
+    json.End();
+    return;
+  }
+  json.BeginObject();
+  json.Key("$dict").BeginArray();
+  for (const Node& child : dict) {
+    const Key key = child.key();
+    json.BeginArray();
+    key.kind() == Key::Kind::kInt ? json.Int(key.integer()) : json.String(key.text());
+    WriteNodeJson(json, child);
+    json.End();
+  }
+  json.End();
+  json.End();
+}
+
+void WriteUntagged(JsonWriter& json, const Node& node) {
+  switch (node.kind()) {
+    case NodeKind::kDict:
+      return WriteDict(json, node);
+    case NodeKind::kList:
+      return WriteList(json, node);
+    case NodeKind::kTuple:
+      json.BeginObject();
+      json.Key("$tuple");
+      WriteList(json, node);
+      return json.End();
+    case NodeKind::kTensor:
+      return WriteWrapped(json, "$tensor", node.item_name());
+    case NodeKind::kAlias:
+      return WriteWrapped(json, "$alias", node.item_name());
+    case NodeKind::kObject:
+      return WriteWrapped(json, "$object", node.item_name());
+    default:
+      return WriteValueJson(json, node.value());
+  }
+}
+
+std::string DoubleWord(double number) {
+  return std::isfinite(number) ? DoubleText(number) : FloatWord(number);
+}
+
+std::string BytesText(std::span<const std::byte> bytes) {
+  std::string text = fmt::format("{}", Count(bytes.size(), "byte"));
+  for (size_t i = 0; i < std::min(bytes.size(), kShownBytes); ++i) {
+    fmt::format_to(std::back_inserter(text), "{}{:02x}", i == 0 ? ": " : " ",
+                   std::to_integer<unsigned>(bytes[i]));
+  }
+  return text + (bytes.size() > kShownBytes ? " ..." : "");
+}
+
+}  // namespace
+
+void WriteValueJson(JsonWriter& json, const Value& value) {
+  std::visit(Overloaded{
+                 [&](std::monostate) { json.Null(); },
+                 [&](bool v) { json.Bool(v); },
+                 [&](int64_t v) { json.Int(v); },
+                 [&](const BigInt& v) { WriteWrapped(json, "$bigint", BigIntText(v)); },
+                 [&](double v) { WriteDouble(json, v); },
+                 [&](const std::complex<double>& v) { WriteComplex(json, v); },
+                 [&](const std::string& v) { json.String(v); },
+                 [&](const std::vector<std::byte>& v) { WriteWrapped(json, "$bytes", Base64(v)); },
+             },
+             value);
+}
+
+void WriteNodeJson(JsonWriter& json, const Node& node) {
+  if (node.tag().empty()) return WriteUntagged(json, node);
+  json.BeginObject();
+  json.Key("$tag").String(node.tag());
+  json.Key("value");
+  WriteUntagged(json, node);
+  json.End();
+}
+
+void WriteFlatTreeJson(JsonWriter& json, const File& file) {
+  json.BeginObject();
+  for (uint32_t i = 0; i < file.tensor_count(); ++i) {
+    const std::string_view name = file.tensor(i).name;
+    WriteWrapped(json.Key(name), "$tensor", name);
+  }
+  for (uint32_t i = 0; i < file.alias_count(); ++i) {
+    const std::string_view name = file.alias(i).name;
+    WriteWrapped(json.Key(name), "$alias", name);
+  }
+  for (uint32_t i = 0; i < file.object_count(); ++i) {
+    const std::string_view name = file.object(i).name;
+    WriteWrapped(json.Key(name), "$object", name);
+  }
+  json.End();
+}
+
+std::string ValueText(const Value& value) {
+  return std::visit(Overloaded{
+                        [](std::monostate) -> std::string { return "null"; },
+                        [](bool v) -> std::string { return v ? "true" : "false"; },
+                        [](int64_t v) { return fmt::format("{}", v); },
+                        [](const BigInt& v) { return BigIntText(v); },
+                        [](double v) { return DoubleWord(v); },
+                        [](const std::complex<double>& v) {
+                          return fmt::format("({}, {})", DoubleWord(v.real()),
+                                             DoubleWord(v.imag()));
+                        },
+                        [](const std::string& v) { return fmt::format("\"{}\"", Printable(v)); },
+                        [](const std::vector<std::byte>& v) { return BytesText(v); },
+                    },
+                    value);
+}
+
+}  // namespace dsckpt::tools

@@ -1,0 +1,205 @@
+// dsckpt verify: are the bytes what was saved?
+
+#include "dsckpt/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/commands.h"
+#include "tools/json.h"
+#include "tools/progress.h"
+#include "tools/text.h"
+
+namespace dsckpt::tools {
+namespace {
+
+// Further problems of a file are counted; --json has them all.
+constexpr size_t kShownProblems = 20;
+
+struct Options {
+  std::vector<std::string> paths;
+  bool decode = false;
+  int threads = 0;
+};
+
+struct Outcome {
+  Result<VerifyReport> report;
+  double seconds;
+};
+
+Outcome VerifyOne(const Console& console, const std::string& path, const Options& options) {
+  ProgressBar bar(console, SafeText(path));
+  VerifyOptions verify;
+  verify.decode = options.decode;
+  verify.threads = options.threads;
+  verify.progress = [&bar](uint64_t done, uint64_t total) { bar.Update(done, total); };
+  const auto start = std::chrono::steady_clock::now();
+  Result<VerifyReport> report = Verify(path, verify);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  return {std::move(report), seconds.count()};
+}
+
+// Files that cannot be checked matter less than a file known to be bad: kExitNo wins.
+int Worse(int a, int b) {
+  if (a == kExitNo || b == kExitNo) return kExitNo;
+  return std::max(a, b);
+}
+
+int OutcomeExit(const Outcome& outcome) {
+  if (!outcome.report.ok()) return ExitCodeFor(outcome.report.status().code());
+  return outcome.report->ok ? kExitOk : kExitNo;
+}
+
+std::string KindText(const std::string& kind) {
+  static const std::map<std::string, std::string> kTexts = {
+      {"checksum", "the bytes do not match their checksum"},
+      {"header-mismatch", "the JSON header and the index disagree"},
+      {"padding", "the padding is not all zero"},
+      {"truncated", "the file is cut short"},
+      {"trailing-bytes", "bytes follow the end of the file"},
+      {"structure", "the structure is broken"},
+      {"decode", "the stored bytes do not decode"},
+      {"unsupported", "this needs a newer dsckpt to check"},
+  };
+  const auto text = kTexts.find(kind);
+  return text == kTexts.end() ? SafeText(kind) : text->second;
+}
+
+void PrintProblem(Console& console, const Problem& problem) {
+  console.Print("  {} at offset {}: {}", console.Styled(Style::kBold, Printable(problem.item)),
+                problem.offset, KindText(problem.kind));
+  if (!problem.expected.empty()) console.Print("; expected {}", SafeText(problem.expected));
+  if (!problem.found.empty()) {
+    console.Print("{} found {}", problem.expected.empty() ? ";" : ",", SafeText(problem.found));
+  }
+  console.Write("\n");
+}
+
+void PrintOutcome(Console& console, const std::string& path, const Outcome& outcome) {
+  const std::string name = SafeText(path);
+  if (!outcome.report.ok()) {
+    (void)console.Fail(outcome.report.status());
+    return;
+  }
+  const VerifyReport& report = outcome.report.value();
+  // Nothing is read of a file whose very size is wrong.
+  const std::string checked = report.checked_bytes == 0
+                                  ? "not read"
+                                  : HumanBytes(report.checked_bytes) + " checked in " +
+                                        Rate(report.checked_bytes, outcome.seconds);
+  if (report.ok) {
+    console.Print("{}: {}, {}\n", name, console.Styled(Style::kGood, "ok"), checked);
+    return;
+  }
+  console.Print("{}: {}, {}, {}\n", name, console.Styled(Style::kBad, "BAD"),
+                Count(report.problems.size(), "problem"), checked);
+  const size_t shown = std::min(report.problems.size(), kShownProblems);
+  for (size_t i = 0; i < shown; ++i) PrintProblem(console, report.problems[i]);
+  if (shown < report.problems.size()) {
+    console.Print("  ... {} more (--json lists all)\n", report.problems.size() - shown);
+  }
+}
+
+void WriteProblem(JsonWriter& json, const Problem& problem) {
+  json.BeginObject();
+  json.Key("item").String(problem.item);
+  json.Key("kind").String(problem.kind);
+  json.Key("offset").Uint(problem.offset);
+  json.Key("expected").String(problem.expected);
+  json.Key("found").String(problem.found);
+  json.End();
+}
+
+void WriteOutcome(JsonWriter& json, const std::string& path, const Outcome& outcome) {
+  const bool checked = outcome.report.ok();
+  json.BeginObject(JsonWriter::Layout::kLines);
+  json.Key("path").String(path);
+  json.Key("ok").Bool(checked && outcome.report->ok);
+  json.Key("checked_bytes").Uint(checked ? outcome.report->checked_bytes : 0);
+  json.Key("problems").BeginArray(JsonWriter::Layout::kLines);
+  if (checked) {
+    for (const Problem& problem : outcome.report->problems) WriteProblem(json, problem);
+  }
+  json.End();
+  if (!checked) {
+    json.Key("error").BeginObject();
+    WriteErrorMembers(json, outcome.report.status());
+    json.End();
+  }
+  json.End();
+}
+
+int RunJson(Console& console, const Options& options) {
+  std::vector<Outcome> outcomes;
+  int code = kExitOk;
+  for (const std::string& path : options.paths) {
+    outcomes.push_back(VerifyOne(console, path, options));
+    const Outcome& outcome = outcomes.back();
+    code = Worse(code, OutcomeExit(outcome));
+    if (!outcome.report.ok()) console.Note(Sentence(outcome.report.status()));
+  }
+  JsonWriter json(console);
+  json.BeginObject(JsonWriter::Layout::kLines);
+  json.Key("schema").String("dsckpt.verify/1");
+  json.Key("ok").Bool(code == kExitOk);
+  json.Key("files").BeginArray(JsonWriter::Layout::kLines);
+  for (size_t i = 0; i < outcomes.size(); ++i) WriteOutcome(json, options.paths[i], outcomes[i]);
+  json.End();
+  json.End();
+  return code;
+}
+
+int RunText(Console& console, const Options& options) {
+  int code = kExitOk;
+  uint64_t bad = 0, unchecked = 0, bytes = 0;
+  double seconds = 0;
+  for (const std::string& path : options.paths) {
+    const Outcome outcome = VerifyOne(console, path, options);
+    const int exit = OutcomeExit(outcome);
+    code = Worse(code, exit);
+    bad += exit == kExitNo;
+    unchecked += exit == kExitFailed;
+    bytes += outcome.report.ok() ? outcome.report->checked_bytes : 0;
+    seconds += outcome.seconds;
+    PrintOutcome(console, path, outcome);
+    console.Flush();
+  }
+  const uint64_t files = options.paths.size();
+  if (files > 1) {
+    console.Print("{}: {} ok, {} bad, {} not checked; {} in {}\n", Count(files, "file"),
+                  files - bad - unchecked, bad, unchecked, HumanBytes(bytes), Rate(bytes, seconds));
+  }
+  return code;
+}
+
+}  // namespace
+
+Command AddVerify(CLI::App& root) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand("verify", "Check every byte of files against its checksum");
+  app->add_option("FILE", options->paths, "The files")->required()->option_text("...");
+  app->add_flag("--decode", options->decode, "Also decode compressed items and check the outcome");
+  app->add_option("--threads", options->threads, "Threads; 0 (default): one a core, at most 8")
+      ->check(CLI::Range(0, 1024))
+      ->option_text("N");
+  app->footer(
+      "Examples:\n"
+      "  dsckpt verify step-1200.dsckpt\n"
+      "  dsckpt verify --decode run/*.dsckpt\n"
+      "  dsckpt verify --json step-1200.dsckpt | jq '.files[].problems'\n"
+      "\n"
+      "Exit code: 0 all files are good; 1 at least one is bad; 2 none is known to be\n"
+      "bad, but at least one could not be checked (in JSON it has an \"error\"). A plain\n"
+      "safetensors file has no checksums: its header and extents are checked.");
+  return {app, [options](Console& console) {
+            return console.json() ? RunJson(console, *options) : RunText(console, *options);
+          }};
+}
+
+}  // namespace dsckpt::tools

@@ -1,0 +1,60 @@
+#include "writer/describe.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "format/header.h"
+#include "format/names.h"
+
+namespace dsckpt {
+namespace {
+
+/// The safetensors metadata that the options ask for: `format` first, then the members by key.
+Result<format::Metadata> HeaderMetadata(const SaveOptions& options) {
+  format::Metadata members = options.metadata;
+  std::sort(members.begin(), members.end());
+  for (size_t i = 0; i < members.size(); ++i) {
+    const auto& [key, value] = members[i];
+    const bool reserved = key == "format" || key.starts_with("dsckpt");
+    const bool twice = i > 0 && members[i - 1].first == key;
+    if (reserved || twice || !format::IsValidUtf8(key) || !format::IsValidUtf8(value)) {
+      return Status(StatusCode::kInvalidArgument,
+                    "metadata member '" + format::Printable(key) +
+                        "': keys must be unique UTF-8, not 'format' and not begin with 'dsckpt'");
+    }
+  }
+  members.insert(members.begin(), {"format", options.metadata_format});
+  return members;
+}
+
+/// Tied tensors are read once, so the strictest capture class among them holds for all.
+void ShareCapture(const format::Catalog& catalog, Description::Data& data) {
+  for (size_t i = 0; i < catalog.aliases.size(); ++i) {
+    const auto& alias = data.tensor_sources[catalog.aliases[i]];
+    auto& stored = data.tensor_sources[catalog.tensors[catalog.alias_target[i]]];
+    if (alias.capture == Capture::kAtSave) stored.capture = Capture::kAtSave;
+  }
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Described>> Describe(const StateProvider& provider,
+                                            const SaveOptions& options, const Described* cached) {
+  DSCKPT_ASSIGN_OR_RETURN(const auto metadata, HeaderMetadata(options));
+  const bool shard = options.container == Container::kDsckpt;
+  auto described = std::make_shared<Described>();
+  provider.Describe(described->description);
+  DSCKPT_RETURN_IF_ERROR(described->description.status());
+  const auto& data = std::as_const(*described).data();
+  if (cached != nullptr &&
+      format::CatalogHolds(*cached->catalog, cached->data(), data, shard, metadata)) {
+    described->catalog = cached->catalog;
+  } else {
+    DSCKPT_ASSIGN_OR_RETURN(auto catalog, format::BuildCatalog(data, shard, metadata));
+    described->catalog = std::make_shared<const format::Catalog>(std::move(catalog));
+  }
+  ShareCapture(*described->catalog, described->description.data());
+  return described;
+}
+
+}  // namespace dsckpt

@@ -1,0 +1,204 @@
+#include "dsckpt/engine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "writer/scheduler.h"
+
+namespace dsckpt {
+
+namespace {
+
+Status CheckOptions(const EngineOptions& options) {
+  const auto bad = [](std::string message) {
+    return Status(StatusCode::kInvalidArgument, std::move(message));
+  };
+  if (options.window_bytes == 0 || options.window_bytes % kPageBytes != 0) {
+    return bad("EngineOptions::window_bytes is " + std::to_string(options.window_bytes) +
+               ": give a multiple of 4096");
+  }
+  if (options.pool_bytes < 2 * kPageBytes) {
+    return bad("EngineOptions::pool_bytes is " + std::to_string(options.pool_bytes) +
+               ": give at least 8192, two windows of one page");
+  }
+  if (options.max_in_flight < 1) return bad("EngineOptions::max_in_flight must be at least 1");
+  if (options.workers < 0) return bad("EngineOptions::workers must not be negative");
+  return Status();
+}
+
+io::IoQueueOptions::Backend QueueBackend(IoBackend backend) {
+  switch (backend) {
+    case IoBackend::kUring:
+      return io::IoQueueOptions::Backend::kUring;
+    case IoBackend::kThreads:
+      return io::IoQueueOptions::Backend::kThreads;
+    case IoBackend::kAuto:
+      break;
+  }
+  return io::IoQueueOptions::Backend::kAuto;
+}
+
+Result<std::unique_ptr<Core>> MakeCore(EngineOptions options) {
+  DSCKPT_RETURN_IF_ERROR(CheckOptions(options));
+  const uint64_t half_pool = options.pool_bytes / 2 / kPageBytes * kPageBytes;
+  options.window_bytes = std::min(options.window_bytes, half_pool);
+  auto core = std::make_unique<Core>();
+  core->options = std::move(options);
+  DSCKPT_ASSIGN_OR_RETURN(
+      core->pool, io::WindowPool::Create(core->options.pool_bytes, core->options.window_bytes));
+  const auto warn = [core = core.get()](Status status) {
+    core->Emit(Event::Kind::kFallback, status);
+  };
+  DSCKPT_ASSIGN_OR_RETURN(core->queue,
+                          io::IoQueue::Create({.backend = QueueBackend(core->options.io),
+                                               .depth = kWritesInFlight,
+                                               .buffers = core->pool->windows()},
+                                              warn));
+  core->workers =
+      std::make_unique<io::Workers>(io::WorkerCount(core->options.workers), "dsckpt-copy");
+  return core;
+}
+
+}  // namespace
+
+struct Engine::Impl {
+  explicit Impl(std::unique_ptr<Core> core_in)
+      : core(std::move(core_in)), scheduler(std::make_unique<Scheduler>(*core)) {}
+
+  bool InChild() const { return getpid() != process; }
+
+  const pid_t process = getpid();
+  std::unique_ptr<Core> core;
+  std::unique_ptr<Scheduler> scheduler;
+  std::mutex
+      save_mutex;  // Save() calls run one at a time: the cached layout, and the order of saves.
+  std::shared_ptr<Described> cached;
+};
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Engine::~Engine() {
+  // A forked child has none of the threads and must not touch the pool that the parent's kernel
+  // requests point into.
+  if (impl_->InChild()) static_cast<void>(impl_.release());
+}
+
+Result<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
+  DSCKPT_ASSIGN_OR_RETURN(auto core, MakeCore(std::move(options)));
+  return std::unique_ptr<Engine>(new Engine(std::make_unique<Impl>(std::move(core))));
+}
+
+namespace {
+
+Status InChildStatus() {
+  return Status(StatusCode::kFailedPrecondition,
+                "this engine belongs to the parent process: create one after fork()");
+}
+
+}  // namespace
+
+Result<SaveHandle> Engine::Save(const std::string& path, const StateProvider& provider,
+                                const SaveOptions& options) {
+  if (impl_->InChild()) return InChildStatus();
+  std::lock_guard lock(impl_->save_mutex);
+  Core& core = *impl_->core;
+  const auto start = Clock::now();
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(path, error);
+  if (error || path.empty()) {
+    return Status(StatusCode::kInvalidArgument, "cannot save to '" + path + "': no such path");
+  }
+  DSCKPT_ASSIGN_OR_RETURN(auto described, Describe(provider, options, impl_->cached.get()));
+  if (impl_->cached && described->catalog == impl_->cached->catalog) ++core.counters.layouts_reused;
+  auto job = std::make_shared<SaveHandle::Job>(core, absolute.string(), options, described);
+  // Admission comes before the arena: a save that waits for its turn must not hold memory the
+  // others need.
+  if (!impl_->scheduler->Admit(job)) return SaveHandle(job);
+  impl_->cached = std::move(described);
+  uint64_t arena_waited_ns = 0;
+  job->direct_at_save = job->eager.Capture(job->data, job->catalog, &arena_waited_ns);
+  const uint64_t eager_bytes = job->eager.captured_bytes();
+  impl_->scheduler->Start(job);
+  const auto direct_start = Clock::now();
+  job->WaitDirectCaptured();
+  core.counters.arena_stall_ns += arena_waited_ns + NanosecondsSince(direct_start);
+  core.counters.eager_bytes += eager_bytes;
+  core.counters.save_blocked_ns += NanosecondsSince(start);
+  return SaveHandle(std::move(job));
+}
+
+Status Engine::Fence() {
+  if (impl_->InChild()) return InChildStatus();
+  return impl_->scheduler->Fence();
+}
+
+Status Engine::WaitDurable() {
+  if (impl_->InChild()) return InChildStatus();
+  return impl_->scheduler->WaitDurable();
+}
+
+Statistics Engine::statistics() const {
+  using std::chrono::nanoseconds;
+  const Core& core = *impl_->core;
+  const auto& c = core.counters;
+  Statistics s;
+  s.saves_started = c.saves_started;
+  s.saves_durable = c.saves_durable;
+  s.saves_failed = c.saves_failed;
+  s.captured_bytes = c.captured_bytes;
+  s.flushed_bytes = c.flushed_bytes;
+  s.eager_bytes = c.eager_bytes;
+  s.write_calls = core.queue->requests();
+  s.pool_bytes = static_cast<uint64_t>(core.pool->count()) * core.pool->window_bytes();
+  s.window_bytes = core.pool->window_bytes();
+  s.layouts_reused = c.layouts_reused;
+  s.save_blocked = nanoseconds(c.save_blocked_ns);
+  s.fence_blocked = nanoseconds(c.fence_blocked_ns);
+  s.window_stall = nanoseconds(c.window_stall_ns);
+  s.arena_stall = nanoseconds(c.arena_stall_ns);
+  s.copy_hash_busy = nanoseconds(c.copy_hash_ns);
+  s.encode_busy = nanoseconds(c.encode_ns);
+  s.write_busy = nanoseconds(core.queue->busy_nanoseconds());
+  s.last_capture = nanoseconds(c.last_capture_ns);
+  s.last_durable = nanoseconds(c.last_durable_ns);
+  s.suggested_pool_bytes = c.suggested_pool_bytes;
+  s.suggested_interval = nanoseconds(c.last_durable_ns);
+  return s;
+}
+
+Status SaveFile(const std::string& path, const StateProvider& provider, const SaveOptions& options,
+                EngineOptions engine_options) {
+  DSCKPT_ASSIGN_OR_RETURN(const auto engine, Engine::Create(std::move(engine_options)));
+  DSCKPT_ASSIGN_OR_RETURN(const auto save, engine->Save(path, provider, options));
+  return save.WaitDurable();
+}
+
+SaveHandle::SaveHandle() = default;
+SaveHandle::~SaveHandle() = default;
+SaveHandle::SaveHandle(const SaveHandle&) = default;
+SaveHandle& SaveHandle::operator=(const SaveHandle&) = default;
+SaveHandle::SaveHandle(std::shared_ptr<Job> job) : job_(std::move(job)) {}
+
+Status SaveHandle::WaitCaptured() const { return job_ ? job_->WaitCaptured() : Status(); }
+Status SaveHandle::WaitDurable() const { return job_ ? job_->WaitDone() : Status(); }
+
+void SaveHandle::Cancel() const {
+  if (job_) job_->Cancel();
+}
+
+Progress SaveHandle::progress() const {
+  Progress progress;
+  if (!job_) return progress;
+  progress.total_bytes = job_->total_bytes;
+  progress.captured_bytes = job_->captured_bytes;
+  progress.flushed_bytes = job_->flushed_bytes;
+  std::lock_guard lock(job_->mutex);
+  progress.captured = job_->captured;
+  progress.durable = job_->done && job_->status.ok();
+  return progress;
+}
+
+}  // namespace dsckpt

@@ -1,0 +1,182 @@
+#include "writer/job.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "writer/image_writer.h"
+#include "writer/raw_stage.h"
+
+namespace dsckpt {
+
+SaveHandle::Job::Job(Core& core_in, std::string path_in, SaveOptions options_in,
+                     std::shared_ptr<Described> described_in)
+    : core(core_in),
+      path(std::move(path_in)),
+      options(std::move(options_in)),
+      described(std::move(described_in)),
+      catalog(*described->catalog),
+      data(std::as_const(*described).data()),
+      eager(*core.pool) {
+  for (const auto& source : data.tensor_sources) uncaptured += source.raw_bytes;
+  for (uint32_t alias : catalog.aliases) uncaptured -= data.tensor_sources[alias].raw_bytes;
+  for (const auto& object : data.object_sources) {
+    uncaptured += object.size;
+    callbacks_left += object.write != nullptr;
+  }
+  tensor_sums.resize(
+      catalog.columns.tensors.chunk_end.empty() ? 0 : catalog.columns.tensors.chunk_end.back());
+  log.resize(catalog.log.size());
+  if (uncaptured == 0 && callbacks_left == 0) CheckCaptured();
+  total_bytes = (catalog.shard ? catalog.log_begin : catalog.raw_end);
+}
+
+SaveHandle::Job::~Job() = default;
+
+void SaveHandle::Job::Fail(Status failure) {
+  std::lock_guard lock(mutex);
+  if (status.ok()) status = std::move(failure);
+  stop = true;
+  changed.notify_all();
+}
+
+void SaveHandle::Job::AddPending(uint64_t count) {
+  std::lock_guard lock(mutex);
+  pending += count;
+}
+
+void SaveHandle::Job::FinishPending() {
+  std::lock_guard lock(mutex);
+  if (--pending == 0) changed.notify_all();
+}
+
+void SaveHandle::Job::AddCaptured(uint64_t bytes, uint64_t at_save_direct) {
+  captured_bytes += bytes;
+  core.counters.captured_bytes += bytes;
+  std::vector<std::shared_ptr<const void>> released;
+  std::lock_guard lock(mutex);
+  uncaptured -= bytes;
+  direct_at_save -= at_save_direct;
+  if (at_save_direct != 0 && direct_at_save == 0) changed.notify_all();
+  released = CheckCaptured();
+}
+
+void SaveHandle::Job::FinishCallback() {
+  std::vector<std::shared_ptr<const void>> released;
+  std::lock_guard lock(mutex);
+  --callbacks_left;
+  released = CheckCaptured();
+}
+
+std::vector<std::shared_ptr<const void>> SaveHandle::Job::CheckCaptured() {
+  if (captured || uncaptured != 0 || callbacks_left != 0) return {};
+  captured = true;
+  capture_ns = NanosecondsSince(started);
+  core.counters.last_capture_ns = capture_ns.load();
+  changed.notify_all();
+  return std::exchange(described->description.data().owners, {});
+}
+
+void SaveHandle::Job::MarkRawDispatched() {
+  std::lock_guard lock(mutex);
+  raw_dispatched = true;
+  changed.notify_all();
+}
+
+void SaveHandle::Job::MarkLogDone() {
+  std::lock_guard lock(mutex);
+  log_done = true;
+  changed.notify_all();
+}
+
+void SaveHandle::Job::MarkDone(Status final_status) {
+  raw_stage.reset();
+  log_writer.reset();
+  file.reset();
+  eager.Clear();
+  tensor_sums = {};
+  log = {};
+  std::shared_ptr<Described> released;
+  std::lock_guard lock(mutex);
+  if (!final_status.ok()) status = std::move(final_status);
+  done = true;
+  released.swap(described);
+  changed.notify_all();
+}
+
+bool SaveHandle::Job::WaitRawDispatched() {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return raw_dispatched || stop; });
+  return !stop;
+}
+
+void SaveHandle::Job::WaitStagesIdle() {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return raw_dispatched && log_done && pending == 0; });
+}
+
+void SaveHandle::Job::WaitDirectCaptured() {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return direct_at_save == 0 || done; });
+}
+
+void SaveHandle::Job::AwaitCapturedOrDone() {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return captured || done; });
+}
+
+void SaveHandle::Job::AwaitDone() {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return done; });
+}
+
+Status SaveHandle::Job::WaitCaptured() {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return captured || done; });
+  if (!done || status.ok()) return Status();
+  seen = true;
+  return status;
+}
+
+Status SaveHandle::Job::WaitDone() {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return done; });
+  seen = true;
+  return status;
+}
+
+bool SaveHandle::Job::WasSeen() {
+  std::lock_guard lock(mutex);
+  return seen;
+}
+
+uint64_t SaveHandle::Job::SuggestedPoolBytes() const {
+  // While capture ran at its own pace, storage drained the pool at flush speed; the pool must hold
+  // the difference.
+  const double total = static_cast<double>(captured_bytes);
+  const double flushing = static_cast<double>(NanosecondsSince(started));
+  const double capturing = static_cast<double>(
+      capture_ns > window_stall_ns ? capture_ns - window_stall_ns : uint64_t{0});
+  const double drained = std::min(1.0, flushing > 0 ? capturing / flushing : 0.0) * total;
+  const uint64_t window = core.pool->window_bytes();
+  const auto backlog = static_cast<uint64_t>(total - drained);
+  return (backlog / window + 3) * window;  // Round up, and the two windows that keep storage fed.
+}
+
+void SaveHandle::Job::Cancel() {
+  std::lock_guard lock(mutex);
+  if (publishing || done) return;
+  if (status.ok()) {
+    status = Status(StatusCode::kCancelled,
+                    "save of '" + path + "' was cancelled; the file is as before");
+  }
+  stop = true;
+  changed.notify_all();
+}
+
+bool SaveHandle::Job::BeginPublishing() {
+  std::lock_guard lock(mutex);
+  publishing = !stop;
+  return publishing;
+}
+
+}  // namespace dsckpt

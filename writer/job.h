@@ -1,0 +1,112 @@
+#ifndef DSCKPT_WRITER_JOB_H_
+#define DSCKPT_WRITER_JOB_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "dsckpt/engine.h"
+#include "format/catalog.h"
+#include "format/columns.h"
+#include "io/output_file.h"
+#include "writer/core.h"
+#include "writer/describe.h"
+#include "writer/eager.h"
+
+namespace dsckpt {
+
+class ImageWriter;
+class RawStage;
+
+/// What the log stage learns about one log item.
+struct LogRecord {
+  uint64_t offset = 0;
+  uint64_t raw_bytes = 0;
+  uint64_t stored_bytes = 0;
+  std::vector<Hash128> sums;
+  std::vector<format::StoredChunk> stored_chunks;  // Encoded items only.
+};
+
+/// One save from Save() to durable. Passed along by shared_ptr: raw stage and log stage run side by
+/// side, then commit.
+struct SaveHandle::Job {
+  Job(Core& core, std::string path, SaveOptions options, std::shared_ptr<Described> described);
+  ~Job();
+
+  Core& core;
+  const std::string path;
+  const SaveOptions options;
+  std::shared_ptr<Described> described;  // Until done.
+  const format::Catalog& catalog;        // Of `described`.
+  const Description::Data& data;         // Of `described`.
+  const Clock::time_point started = Clock::now();
+
+  EagerStore eager;
+  std::unique_ptr<io::OutputFile> file;  // Made by the raw stage before anything is written.
+  std::vector<Hash128>
+      tensor_sums;             // By chunk, tensors in ordinal order. Disjoint writes by workers.
+  std::vector<LogRecord> log;  // As catalog.log.
+  std::unique_ptr<RawStage> raw_stage;
+  std::unique_ptr<ImageWriter> log_writer;  // The log stage's, then commit's.
+
+  // Progress; readable at any time.
+  std::atomic<uint64_t> total_bytes{0}, captured_bytes{0}, flushed_bytes{0};
+  std::atomic<bool> stop{false};  // Failed or cancelled: stages stop moving data.
+  std::atomic<uint64_t> window_stall_ns{0}, capture_ns{0};
+
+  /// Marks the save failed (first failure wins) and makes its stages stop.
+  void Fail(Status status);
+  /// One more or one fewer thing under way (window tasks, writes) that commit has to wait for.
+  void AddPending(uint64_t count = 1);
+  void FinishPending();
+  /// Source bytes of tensors or objects were read; `at_save` if Save() waits for them.
+  void AddCaptured(uint64_t bytes, uint64_t at_save_direct);
+  void MarkRawDispatched();
+  void MarkLogDone();
+  /// Final state. OK: durable. Gives back everything but the outcome, since callers may keep
+  /// handles for long.
+  void MarkDone(Status status);
+
+  /// A `write` callback returned.
+  void FinishCallback();
+  void Cancel();
+  /// The point after which Cancel() has no effect; false when the save stopped before.
+  bool BeginPublishing();
+
+  bool WaitRawDispatched();   // False when the save stopped before.
+  void WaitStagesIdle();      // Raw dispatched, log done, nothing pending.
+  void WaitDirectCaptured();  // At-save sources that did not fit into the arena have been read.
+  void AwaitCapturedOrDone();
+  void AwaitDone();
+  Status WaitCaptured();  // As SaveHandle: the caller has seen the error.
+  Status WaitDone();
+  bool WasSeen();
+
+  /// Pool with which capture would not have waited for storage.
+  uint64_t SuggestedPoolBytes() const;
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  // Guarded by `mutex`.
+  Status status;
+  uint64_t pending = 0;
+  uint64_t uncaptured = 0;      // Source bytes still to be read.
+  uint64_t direct_at_save = 0;  // Of these, at-save bytes that Save() waits for.
+  bool raw_dispatched = false, log_done = false;
+  uint64_t callbacks_left = 0;  // `write` callbacks that have not returned.
+  bool captured = false, publishing = false, done = false, seen = false;
+
+ private:
+  /// Marks the save captured once nothing is left to read; returns the owners of its sources, to be
+  /// dropped after `mutex` was unlocked because their destructors are the caller's code. REQUIRES:
+  /// mutex held.
+  std::vector<std::shared_ptr<const void>> CheckCaptured();
+};
+
+}  // namespace dsckpt
+
+#endif  // DSCKPT_WRITER_JOB_H_

@@ -1,0 +1,39 @@
+#ifndef DSCKPT_WRITER_LOG_STAGE_H_
+#define DSCKPT_WRITER_LOG_STAGE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "dsckpt/encoding.h"
+#include "writer/image_writer.h"
+#include "writer/job.h"
+
+namespace dsckpt {
+
+/// Writes a save's log: objects and encoded tensors in name order. Raw bytes are hashed and copied
+/// on the log thread; encoded chunks are made by the workers, a few ahead, and appended in order.
+class LogStage {
+ public:
+  LogStage(SaveHandle::Job& job, ImageWriter& out) : job_(job), out_(out) {}
+  /// Returns when every item was appended, or the save stopped.
+  void Run();
+
+ private:
+  struct Item;
+  class CallbackSink;
+  Item MakeItem(const format::Catalog::LogItem& log_item) const;
+  void WriteItem(const Item& item, LogRecord& record);
+  void WriteRaw(const Item& item, LogRecord& record);
+  void WriteEncoded(const Item& item, LogRecord& record);
+  Status WriteCallback(const Item& item, LogRecord& record);
+  /// Raw bytes of an item, from the arena or the caller's memory.
+  void Read(const Item& item, uint64_t begin, std::span<std::byte> out);
+
+  SaveHandle::Job& job_;
+  ImageWriter& out_;
+};
+
+}  // namespace dsckpt
+
+#endif  // DSCKPT_WRITER_LOG_STAGE_H_

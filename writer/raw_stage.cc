@@ -1,0 +1,166 @@
+#include "writer/raw_stage.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "dsckpt/limits.h"
+#include "writer/image_writer.h"
+#include "writer/items.h"
+
+namespace dsckpt {
+namespace {
+
+/// Copied and hashed in one go while it is in a core's cache.
+constexpr uint64_t kBlockBytes = 128 * kKiB;
+
+constexpr uint64_t PageFloor(uint64_t offset) { return offset / kPageBytes * kPageBytes; }
+
+}  // namespace
+
+RawStage::RawStage(SaveHandle::Job& job)
+    : job_(job),
+      base_(PageFloor(job.catalog.data_begin)),
+      end_(job.catalog.shard ? job.catalog.log_begin : job.catalog.raw_end),
+      window_bytes_(job.core.pool->window_bytes()) {
+  const uint64_t windows = (end_ - base_ + window_bytes_ - 1) / window_bytes_;
+  carries_.reserve(windows);
+  for (uint64_t i = 0; i < windows; ++i) carries_.push_back(std::make_unique<Carry>());
+}
+
+void RawStage::Dispatch() {
+  const auto& catalog = job_.catalog;
+  size_t first = 0;  // Into raw_order: the first tensor that reaches into the window.
+  for (uint64_t index = 0; index < carries_.size() && !job_.stop; ++index) {
+    const uint64_t begin = base_ + index * window_bytes_;
+    const auto ends_before = [&](uint32_t ordinal) {
+      return catalog.offset[ordinal] + catalog.raw_bytes[ordinal] <= begin;
+    };
+    while (first < catalog.raw_order.size() && ends_before(catalog.raw_order[first])) ++first;
+    uint64_t waited_ns = 0;
+    const auto window = job_.core.pool->Acquire(io::WindowPool::Use::kRaw, &waited_ns);
+    job_.window_stall_ns += waited_ns;
+    job_.core.counters.window_stall_ns += waited_ns;
+    job_.AddPending();
+    job_.core.workers->Run([this, index, first, window] {
+      Fill({.index = index}, first, window);
+      job_.FinishPending();
+    });
+  }
+}
+
+void RawStage::Fill(Task task, size_t first, io::WindowPool::Window window) {
+  const auto start = Clock::now();
+  const auto& catalog = job_.catalog;
+  const uint64_t begin = base_ + task.index * window_bytes_;
+  const uint64_t end = std::min(begin + window_bytes_, end_);
+  uint64_t filled = begin;
+  const auto zero_until = [&](uint64_t offset) {
+    std::memset(window.bytes.data() + (filled - begin), 0, offset - filled);
+    filled = offset;
+  };
+  if (begin < catalog.data_begin) {
+    FillHeaderTail(window.bytes.first(catalog.data_begin - begin));
+    filled = catalog.data_begin;
+  }
+  // A chunk that the window before began is left for last: that window may still be at work on it.
+  std::optional<Segment> cut;
+  for (size_t i = first; i < catalog.raw_order.size() && !job_.stop; ++i) {
+    const uint32_t ordinal = catalog.raw_order[i];
+    const uint64_t offset = catalog.offset[ordinal];
+    const uint64_t bytes = catalog.raw_bytes[ordinal];
+    if (offset >= end) break;
+    if (bytes == 0) continue;
+    Segment segment{
+        ordinal, std::max(offset, begin) - offset, std::min(offset + bytes, end) - offset, {}};
+    zero_until(offset + segment.begin);
+    segment.out = window.bytes.subspan(filled - begin, segment.end - segment.begin);
+    filled = offset + segment.end;
+    if (segment.begin % kChunkBytes != 0) {
+      const uint64_t chunk_end = segment.begin / kChunkBytes * kChunkBytes + kChunkBytes;
+      cut = Part(segment, segment.begin, std::min(chunk_end, segment.end));
+      segment = Part(segment, cut->end, segment.end);
+    }
+    FillTensor(task, segment);
+  }
+  if (cut && !job_.stop) FillChunk(task, *cut);
+  carries_[task.index]->ready.store(true, std::memory_order_release);
+  carries_[task.index]->ready.notify_all();
+  job_.AddCaptured(task.captured, task.direct);
+  if (job_.stop) {
+    job_.core.pool->Release(io::WindowPool::Use::kRaw, window.index);
+    return;
+  }
+  zero_until(end);
+  job_.core.counters.copy_hash_ns += NanosecondsSince(start);
+  WriteWindow(job_, io::WindowPool::Use::kRaw, window, end - begin, begin);
+}
+
+RawStage::Segment RawStage::Part(const Segment& segment, uint64_t begin, uint64_t end) const {
+  return {segment.ordinal, begin, end, segment.out.subspan(begin - segment.begin, end - begin)};
+}
+
+void RawStage::FillTensor(Task& task, Segment segment) {
+  while (segment.begin < segment.end && !job_.stop) {
+    const uint64_t chunk_end = std::min(segment.begin + kChunkBytes, segment.end);
+    FillChunk(task, Part(segment, segment.begin, chunk_end));
+    segment = Part(segment, chunk_end, segment.end);
+  }
+}
+
+/// Copies and hashes the part of one chunk that lies in this window.
+void RawStage::FillChunk(Task& task, Segment segment) {
+  const auto& catalog = job_.catalog;
+  const uint64_t chunk = segment.begin / kChunkBytes;
+  const uint64_t chunk_end =
+      std::min((chunk + 1) * kChunkBytes, catalog.raw_bytes[segment.ordinal]);
+  const auto& totals = catalog.columns.tensors.chunk_end;
+  const uint64_t first_sum = segment.ordinal == 0 ? 0 : totals[segment.ordinal - 1];
+  Hash128& sum = job_.tensor_sums[first_sum + chunk];
+
+  const bool begins = segment.begin == chunk * kChunkBytes;
+  const bool ends = segment.end == chunk_end;
+  if (begins && ends && segment.out.size() <= kBlockBytes) {
+    Copy(task, segment, nullptr);
+    sum = format::HashChunk(segment.out);
+    return;
+  }
+  Carry& own = *carries_[task.index];
+  if (begins) {
+    own.hasher.Reset();
+    Copy(task, segment, &own.hasher);
+    if (ends) sum = own.hasher.Digest();
+    return;
+  }
+  Carry& before = *carries_[task.index - 1];
+  before.ready.wait(false, std::memory_order_acquire);
+  Copy(task, segment, &before.hasher);
+  if (ends) {
+    sum = before.hasher.Digest();
+  } else {
+    std::swap(own.hasher, before.hasher);  // The chunk fills this window and goes on.
+  }
+}
+
+void RawStage::Copy(Task& task, const Segment& segment, format::ChunkHasher* hasher) {
+  const uint32_t described = job_.catalog.tensors[segment.ordinal];
+  bool eager = true;
+  for (uint64_t done = 0; done < segment.out.size();) {
+    const auto block = segment.out.subspan(done, std::min(kBlockBytes, segment.out.size() - done));
+    eager = eager && job_.eager.TakeTensor(segment.ordinal, segment.begin + done, block);
+    if (!eager) CopyFromMemory(job_.data, described, segment.begin + done, block);
+    if (hasher != nullptr) hasher->Update(block);
+    done += block.size();
+  }
+  task.captured += segment.out.size();
+  if (!eager && job_.data.tensor_sources[described].capture == Capture::kAtSave) {
+    task.direct += segment.out.size();
+  }
+}
+
+void RawStage::FillHeaderTail(std::span<std::byte> out) const {
+  const auto& header = job_.catalog.header;
+  std::memcpy(out.data(), header.data() + (header.size() - out.size()), out.size());
+}
+
+}  // namespace dsckpt

@@ -1,0 +1,65 @@
+#ifndef DSCKPT_WRITER_RAW_STAGE_H_
+#define DSCKPT_WRITER_RAW_STAGE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "format/checksum.h"
+#include "io/pool.h"
+#include "writer/job.h"
+
+namespace dsckpt {
+
+/// Copies a save's raw tensors into windows of the file image, hashes them on the way and queues
+/// the windows for storage. Windows are taken in file order and filled by the workers side by side.
+class RawStage {
+ public:
+  explicit RawStage(SaveHandle::Job& job);
+
+  /// Acquires every window in turn and hands it to a worker; returns when all are handed out or the
+  /// save stopped. The stage must stay live until the job's pending work is done.
+  void Dispatch();
+
+ private:
+  /// The state of a chunk that a window's end cuts, handed to the next window. A worker waits for
+  /// the window before its own; since workers take windows in file order, that one is always
+  /// running or done.
+  struct Carry {
+    format::ChunkHasher hasher;
+    std::atomic<bool> ready{false};
+  };
+  /// Bytes of one tensor that lie in one window.
+  struct Segment {
+    uint32_t ordinal;
+    uint64_t begin, end;       // Raw bytes of the tensor.
+    std::span<std::byte> out;  // Their place in the window.
+  };
+
+  /// One window being filled by one worker.
+  struct Task {
+    uint64_t index;
+    uint64_t captured = 0;  // Source bytes read so far ...
+    uint64_t direct = 0;    // ... and those among them that Save() waits for.
+  };
+
+  void Fill(Task task, size_t first, io::WindowPool::Window window);
+  void FillTensor(Task& task, Segment segment);
+  void FillChunk(Task& task, Segment segment);
+  void Copy(Task& task, const Segment& segment, format::ChunkHasher* hasher);
+  Segment Part(const Segment& segment, uint64_t begin, uint64_t end) const;
+  void FillHeaderTail(std::span<std::byte> out) const;
+
+  SaveHandle::Job& job_;
+  const uint64_t base_;  // Page-aligned file offset of window 0.
+  const uint64_t end_;   // File offset where the raw image ends.
+  const uint64_t window_bytes_;
+  std::vector<std::unique_ptr<Carry>> carries_;
+};
+
+}  // namespace dsckpt
+
+#endif  // DSCKPT_WRITER_RAW_STAGE_H_

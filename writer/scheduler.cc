@@ -1,0 +1,165 @@
+#include "writer/scheduler.h"
+
+#include <utility>
+
+#include "writer/commit.h"
+#include "writer/image_writer.h"
+#include "writer/log_stage.h"
+#include "writer/raw_stage.h"
+
+namespace dsckpt {
+
+Scheduler::Scheduler(Core& core) : core_(core) {
+  StartStage(raw_, "dsckpt-raw", &Scheduler::RunRaw);
+  StartStage(log_, "dsckpt-log", &Scheduler::RunLog);
+  StartStage(commit_, "dsckpt-commit", &Scheduler::RunCommit);
+}
+
+Scheduler::~Scheduler() {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return active_.empty(); });
+    closing_ = true;
+    changed_.notify_all();
+  }
+  for (Stage* stage : {&raw_, &log_, &commit_}) stage->thread.join();
+}
+
+void Scheduler::StartStage(Stage& stage, const char* name,
+                           void (Scheduler::*handle)(const JobPtr&)) {
+  stage.thread = io::StartThread(name, [this, &stage, handle] {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return closing_ || !stage.queue.empty(); });
+      if (stage.queue.empty()) return;
+      JobPtr job = std::move(stage.queue.front());
+      stage.queue.pop_front();
+      lock.unlock();
+      (this->*handle)(job);
+      job.reset();
+      lock.lock();
+    }
+  });
+}
+
+void Scheduler::Push(Stage& stage, JobPtr job) {
+  std::lock_guard lock(mutex_);
+  stage.queue.push_back(std::move(job));
+  changed_.notify_all();
+}
+
+bool Scheduler::Admit(const JobPtr& job) {
+  std::unique_lock lock(mutex_);
+  const auto has_room = [&] {
+    return active_.size() < static_cast<size_t>(core_.options.max_in_flight);
+  };
+  if (!has_room()) {
+    if (core_.options.when_busy == WhenBusy::kSkip) {
+      lock.unlock();
+      job->MarkDone(Status(StatusCode::kCancelled, "save of '" + job->path + "' was skipped: " +
+                                                       std::to_string(core_.options.max_in_flight) +
+                                                       " saves are in flight"));
+      return false;
+    }
+    if (core_.options.when_busy == WhenBusy::kReplaceQueued) CancelNewestQueued(lock);
+    changed_.wait(lock, has_room);
+  }
+  active_.push_back(job);
+  ++core_.counters.saves_started;
+  return true;
+}
+
+void Scheduler::CancelNewestQueued(std::unique_lock<std::mutex>& lock) {
+  if (raw_.queue.empty()) return;
+  const JobPtr job = std::move(raw_.queue.back());
+  raw_.queue.pop_back();
+  lock.unlock();
+  Finish(job,
+         Status(StatusCode::kCancelled, "save of '" + job->path + "' was replaced by a newer one"));
+  lock.lock();
+}
+
+void Scheduler::Start(JobPtr job) { Push(raw_, std::move(job)); }
+
+void Scheduler::RunRaw(const JobPtr& job) {
+  const auto warn = [this](Status status) { core_.Emit(Event::Kind::kFallback, status); };
+  auto file = io::OutputFile::Create(job->path, core_.options.direct_io, warn);
+  if (file.ok()) {
+    job->file = std::move(file).value();
+    Status status = job->file->Reserve(job->total_bytes);
+    if (!status.ok()) job->Fail(std::move(status));
+  } else {
+    job->Fail(file.status());
+  }
+  Push(log_, job);
+  Push(commit_, job);
+  if (!job->stop) {
+    job->raw_stage = std::make_unique<RawStage>(*job);
+    job->raw_stage->Dispatch();
+  }
+  job->MarkRawDispatched();
+}
+
+void Scheduler::RunLog(const JobPtr& job) {
+  // A small pool has no window to spare beside those of the raw stage (io/pool.h).
+  const bool may_run = core_.pool->count() >= 4 || job->WaitRawDispatched();
+  if (may_run && !job->stop && job->catalog.shard) {
+    job->log_writer = std::make_unique<ImageWriter>(*job, job->catalog.log_begin);
+    LogStage(*job, *job->log_writer).Run();
+  }
+  job->MarkLogDone();
+}
+
+void Scheduler::RunCommit(const JobPtr& job) {
+  Status status = CommitSave(*job);
+  if (status.code() == StatusCode::kDurabilityUnknown) core_.Emit(Event::Kind::kDurability, status);
+  if (status.ok()) {
+    core_.counters.last_durable_ns = NanosecondsSince(job->started);
+    core_.counters.suggested_pool_bytes = job->SuggestedPoolBytes();
+    ++core_.counters.saves_durable;
+  }
+  Finish(job, std::move(status));
+}
+
+void Scheduler::Finish(const JobPtr& job, Status status) {
+  const bool failed = !status.ok() && status.code() != StatusCode::kCancelled;
+  if (failed) {
+    ++core_.counters.saves_failed;
+    core_.Emit(Event::Kind::kSaveFailed, status);
+    std::lock_guard lock(mutex_);
+    failed_.push_back(job);
+  }
+  job->MarkDone(std::move(status));
+  std::lock_guard lock(mutex_);
+  std::erase(active_, job);
+  changed_.notify_all();
+}
+
+std::vector<Scheduler::JobPtr> Scheduler::Active() {
+  std::lock_guard lock(mutex_);
+  return active_;
+}
+
+Status Scheduler::Fence() {
+  const auto start = Clock::now();
+  for (const JobPtr& job : Active()) job->AwaitCapturedOrDone();
+  core_.counters.fence_blocked_ns += NanosecondsSince(start);
+  return TakeUnseenFailure();
+}
+
+Status Scheduler::WaitDurable() {
+  for (const JobPtr& job : Active()) job->AwaitDone();
+  return TakeUnseenFailure();
+}
+
+Status Scheduler::TakeUnseenFailure() {
+  std::lock_guard lock(mutex_);
+  while (!failed_.empty()) {
+    const JobPtr job = std::move(failed_.front());
+    failed_.erase(failed_.begin());
+    if (!job->WasSeen()) return job->WaitDone();
+  }
+  return Status();
+}
+
+}  // namespace dsckpt
