@@ -122,8 +122,11 @@ Status VerifyAny(Verification& run, const FileEnds& ends) {
     return VerifyShard(run);
   }
   if (what.status().code() != StatusCode::kCorrupt) return what.status();
-  const auto footer = WholeFooter(ends.tail, run.input.size());
-  AddFinding(run, what.status(), footer ? "header" : "footer", ends.head);
+  const uint64_t size = run.input.size();
+  const bool in_footer =
+      what.status().offset() + static_cast<int64_t>(kFooterBytes) >= static_cast<int64_t>(size);
+  const auto footer = WholeFooter(ends.tail, size);
+  AddFinding(run, what.status(), in_footer ? "footer" : "header", ends.head);
   if (!footer) return Status();
   run.footer = *footer;
   return VerifyShard(run);

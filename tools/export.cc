@@ -259,8 +259,8 @@ Command AddExport(CLI::App& root) {
       "  dsckpt export step-1200.dsckpt -o model.safetensors --strict --force\n"
       "\n"
       "Compressed tensors are decoded. Tied tensors are written once, and the other\n"
-      "names recorded in __metadata__ (\"alias\": \"owner\"), as other tools do. Dtypes that\n"
-      "safetensors lacks (C128, I4, U4) are refused by name.");
+      "names recorded in __metadata__ (\"alias\": \"owner\"), as other tools do. Dtypes\n"
+      "that safetensors lacks (C128, I4, U4) are refused by name.");
   return {app, [options](Console& console) { return Export(console, *options); }};
 }
 

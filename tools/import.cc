@@ -179,7 +179,7 @@ Command AddImport(CLI::App& root) {
   app->footer(
       "Examples:\n"
       "  dsckpt import model.safetensors -o model.dsckpt\n"
-      "  dsckpt import model.safetensors -o out.dsckpt --encoding byteplane-zstd --force\n"
+      "  dsckpt import m.safetensors -o m.dsckpt --encoding byteplane-zstd --force\n"
       "\n"
       "Names, dtypes, shapes and the members of __metadata__ are kept; tied names\n"
       "recorded there (\"alias\": \"owner\") become aliases. With --encoding raw the output\n"

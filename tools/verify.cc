@@ -51,9 +51,16 @@ int Worse(int a, int b) {
   return std::max(a, b);
 }
 
+// What only a newer dsckpt could check is not known to be bad.
+bool OnlyUnsupported(const VerifyReport& report) {
+  return std::all_of(report.problems.begin(), report.problems.end(),
+                     [](const Problem& problem) { return problem.kind == "unsupported"; });
+}
+
 int OutcomeExit(const Outcome& outcome) {
   if (!outcome.report.ok()) return ExitCodeFor(outcome.report.status().code());
-  return outcome.report->ok ? kExitOk : kExitNo;
+  if (outcome.report->ok) return kExitOk;
+  return OnlyUnsupported(*outcome.report) ? kExitFailed : kExitNo;
 }
 
 std::string KindText(const std::string& kind) {
@@ -65,7 +72,7 @@ std::string KindText(const std::string& kind) {
       {"trailing-bytes", "bytes follow the end of the file"},
       {"structure", "the structure is broken"},
       {"decode", "the stored bytes do not decode"},
-      {"unsupported", "this needs a newer dsckpt to check"},
+      {"unsupported", "not known to this release"},
   };
   const auto text = kTexts.find(kind);
   return text == kTexts.end() ? SafeText(kind) : text->second;
@@ -97,7 +104,8 @@ void PrintOutcome(Console& console, const std::string& path, const Outcome& outc
     console.Print("{}: {}, {}\n", name, console.Styled(Style::kGood, "ok"), checked);
     return;
   }
-  console.Print("{}: {}, {}, {}\n", name, console.Styled(Style::kBad, "BAD"),
+  const char* verdict = OnlyUnsupported(report) ? "NOT CHECKED" : "BAD";
+  console.Print("{}: {}, {}, {}\n", name, console.Styled(Style::kBad, verdict),
                 Count(report.problems.size(), "problem"), checked);
   const size_t shown = std::min(report.problems.size(), kShownProblems);
   for (size_t i = 0; i < shown; ++i) PrintProblem(console, report.problems[i]);

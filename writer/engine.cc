@@ -16,9 +16,9 @@ Status CheckOptions(const EngineOptions& options) {
   const auto bad = [](std::string message) {
     return Status(StatusCode::kInvalidArgument, std::move(message));
   };
-  if (options.window_bytes == 0 || options.window_bytes % kPageBytes != 0) {
+  if (options.window_bytes % kPageBytes != 0) {
     return bad("EngineOptions::window_bytes is " + std::to_string(options.window_bytes) +
-               ": give a multiple of 4096");
+               ": give a multiple of 4096, or 0");
   }
   if (options.pool_bytes < 2 * kPageBytes) {
     return bad("EngineOptions::pool_bytes is " + std::to_string(options.pool_bytes) +
@@ -41,10 +41,18 @@ io::IoQueueOptions::Backend QueueBackend(IoBackend backend) {
   return io::IoQueueOptions::Backend::kAuto;
 }
 
+uint64_t WindowBytes(const EngineOptions& options) {
+  const auto part = [&](uint64_t windows) {
+    return options.pool_bytes / windows / kPageBytes * kPageBytes;
+  };
+  if (options.window_bytes != 0) return std::min(options.window_bytes, part(2));
+  // Below 256 KiB a window costs more in requests than it gains in overlap.
+  return std::clamp(part(16), std::min(256 * kKiB, part(2)), 16 * kMiB);
+}
+
 Result<std::unique_ptr<Core>> MakeCore(EngineOptions options) {
   DSCKPT_RETURN_IF_ERROR(CheckOptions(options));
-  const uint64_t half_pool = options.pool_bytes / 2 / kPageBytes * kPageBytes;
-  options.window_bytes = std::min(options.window_bytes, half_pool);
+  options.window_bytes = WindowBytes(options);
   auto core = std::make_unique<Core>();
   core->options = std::move(options);
   DSCKPT_ASSIGN_OR_RETURN(

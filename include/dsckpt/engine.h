@@ -47,9 +47,9 @@ struct EngineOptions {
   /// Staging memory, allocated, touched and registered once. Rounded down to whole windows, at
   /// least two.
   uint64_t pool_bytes = 1 * kGiB;
-  /// Size of one window and of one write; a multiple of 4096. Reduced to pool_bytes / 2 where that
-  /// is smaller.
-  uint64_t window_bytes = 16 * kMiB;
+  /// Size of one window and of one write; a multiple of 4096, at most half the pool. 0: a
+  /// sixteenth of the pool, at most 16 MiB: with fewer windows storage waits while they are filled.
+  uint64_t window_bytes = 0;
   /// Threads that copy, hash and encode. 0: one a core, at most 8.
   int workers = 0;
   /// Saves accepted before they are durable.
@@ -160,9 +160,9 @@ class Engine {
   /// Saves `provider` as one file at `path`: described now, captured as its capture classes say,
   /// written behind the caller's back, published atomically (an existing file keeps its mode and is
   /// replaced at once, or not at all). Returns when everything captured at save has been copied.
-  /// The provider itself is not needed afterwards. Errors returned here concern this save's
-  /// description and destination; failures later come from the handle and, once, from the engine's
-  /// next wait if nobody has seen them. A failure of an earlier save never affects this one.
+  /// The provider itself is not needed afterwards. Does no file I/O: errors returned here concern
+  /// the description; those of destination and storage come from the handle and, once, from the
+  /// engine's next wait if nobody saw them. A failure of an earlier save never affects this one.
   Result<SaveHandle> Save(const std::string& path, const StateProvider& provider,
                           const SaveOptions& options = {});
 

@@ -358,6 +358,12 @@ void Collection::VerifyRules() {
          WithColumns(mixed_, [](IndexColumns& c) { c.chunk_sums[kW].high ^= 1; }));
   Damage("v-stored-sum", "m/z", "checksum",
          WithColumns(mixed_, [](IndexColumns& c) { c.stored_chunks[0].xxh3_64 ^= 1; }));
+  Damage("v-tree-path", "m/f4", "structure", WithColumns(mixed_, [](IndexColumns& c) {
+           NodeOf(c.tree, NodeKind::kTensor).payload = kF4;
+         }));
+  Damage("v-tree-key-twice", "index", "structure", WithColumns(mixed_, [](IndexColumns& c) {
+           NodeOf(c.tree, NodeKind::kBool).key = NodeOf(c.tree, NodeKind::kBigInt).key;
+         }));
   Damage("v-decoded-sum", "m/z", "checksum",
          WithColumns(mixed_, [](IndexColumns& c) { c.chunk_sums[kZ].low ^= 1; }));
 }

@@ -4,6 +4,7 @@
 
 #include "dsckpt/file.h"
 #include "dsckpt/verify.h"
+#include "format/checksum.h"
 #include "spec/conformance/describe.h"
 #include "spec/conformance/vectors.h"
 #include "tests/catch.h"
@@ -175,6 +176,36 @@ TEST_CASE("the dtype registry of the specification is the library's") {
     REQUIRE(at != std::string::npos);
     const size_t planes = spec.find('|', at + row.size()) + 2;
     CHECK(spec.compare(planes, dtype.floating ? 4 : 3, dtype.floating ? "yes " : "no ") == 0);
+  }
+}
+
+TEST_CASE("the worked layout of the specification is the vector's") {
+  const std::string spec = ReadWholeFile(std::string(DSCKPT_SOURCE_DIR) + "/spec/format.md");
+  for (const Json& tensor : ReadJson(kVectors + "valid/layout")["tensors"]) {
+    const uint64_t offset = tensor["offset"];
+    const std::string row = "| `" + tensor["name"].get<std::string>() + "`";
+    const std::string place = "listed | " + std::to_string(offset) + " | " +
+                              std::to_string(offset + tensor["bytes"].get<uint64_t>()) + " ";
+    INFO(row << " ... " << place);
+    const size_t at = spec.find(place);
+    REQUIRE(at != std::string::npos);
+    CHECK(spec.compare(spec.rfind('\n', at) + 1, row.size(), row) == 0);
+  }
+}
+
+TEST_CASE("the known answers of the specification are the library's") {
+  const std::string spec = ReadWholeFile(std::string(DSCKPT_SOURCE_DIR) + "/spec/format.md");
+  const float elements[] = {1, 2};
+  const Hash128 sums[] = {format::HashChunk(std::as_bytes(std::span(elements)))};
+  const int64_t shape[] = {2};
+  const int64_t empty[] = {0};
+  const Hash128 hello[] = {format::HashChunk(std::as_bytes(std::span("hello\n", 6)))};
+  const auto f32 = static_cast<uint16_t>(kF32);
+  for (const Hash128& hash :
+       {sums[0], hello[0], format::TensorDigest(f32, shape, sums),
+        format::TensorDigest(f32, empty, {}), format::ObjectDigest(6, hello)}) {
+    INFO(format::ToHex(hash));
+    CHECK(spec.find(format::ToHex(hash)) != std::string::npos);
   }
 }
 

@@ -81,6 +81,17 @@ TEST_CASE("tree, attributes and metadata of an open shard") {
   CHECK(names == std::vector<std::string>{"layers/0", "layers/1"});
 }
 
+TEST_CASE("damage to the JSON header fails what reads it, not the rest") {
+  const RichState state(2);
+  std::string bytes = state.Shard();
+  const size_t at = bytes.find("\"pt\"");
+  REQUIRE(at < 4096);
+  bytes[at + 1] = 'q';
+  const File file = File::Open(std::make_shared<StringSource>(bytes)).value();
+  CHECK(file.Metadata().status().code() == StatusCode::kCorrupt);
+  CHECK(Text(file.View("bias")->bytes()) == state.tensors.at("bias").bytes);
+}
+
 TEST_CASE("C36: every cut and every appended length is refused with both sizes") {
   const std::string shard = EmptyShard();
   const size_t size = shard.size();

@@ -309,6 +309,9 @@ TEST_CASE("verify of plain safetensors checks header and extents") {
   CHECK(Has(VerifyBytes(SafetensorsBytes(json, "abcde", 64)), "file", "trailing-bytes"));
   const std::string bad = R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,4]}})";
   CHECK(Has(VerifyBytes(SafetensorsBytes(bad, "abcd")), "header", "structure"));
+  std::string long_header = SafetensorsBytes(json, "abcd", 4096);
+  long_header.replace(0, 8, std::string("\x01\xe1\xf5\x05\0\0\0\0", 8));  // 100,000,001
+  CHECK(Has(VerifyBytes(long_header), "header", "structure"));
   const std::string unknown = R"({"a":{"dtype":"X8","shape":[4],"data_offsets":[0,4]}})";
   CHECK(Has(VerifyBytes(SafetensorsBytes(unknown, "abcd")), "header", "unsupported"));
 }

@@ -132,4 +132,10 @@ TEST_CASE("verify: plain safetensors files") {
   CHECK(RunTool({"verify", dir / "good"}).code == 0);
   CHECK(RunTool({"verify", dir / "short"}).code == 1);
   CHECK(RunTool({"verify", dir / "long"}).code == 1);
+  // Not known to be bad.
+  WriteWholeFile(dir / "new",
+                 Safetensors(R"({"a":{"dtype":"U5","shape":[4],"data_offsets":[0,4]}})", "1234"));
+  const Outcome outcome = RunTool({"verify", dir / "new"});
+  CHECK(outcome.code == 2);
+  CHECK(Contains(outcome.out, "NOT CHECKED"));
 }
