@@ -33,15 +33,6 @@ class NameList {
   std::string text_;
 };
 
-std::string ShapeText(std::span<const int64_t> shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (i > 0) text += ",";
-    text += std::to_string(shape[i]);
-  }
-  return text + "]";
-}
-
 std::string DTypeText(DType code) {
   const auto info = FindDType(code);
   return info ? std::string(info->name) : std::to_string(static_cast<unsigned>(code));
@@ -116,7 +107,8 @@ class Restorer {
     if (dtype != info.dtype.code) {
       different_.Add(name, "dtype " + DTypeText(info.dtype.code) + " and " + DTypeText(dtype));
     } else if (!std::equal(shape.begin(), shape.end(), info.shape.begin(), info.shape.end())) {
-      different_.Add(name, "shape " + ShapeText(info.shape) + " and " + ShapeText(shape));
+      different_.Add(name,
+                     "shape " + reader::ShapeText(info.shape) + " and " + reader::ShapeText(shape));
     } else if (!source.writable) {
       different_.Add(name, "the state's memory is read-only");
     } else {

@@ -70,6 +70,15 @@ Status ChecksumError(const StoredItem& item, uint64_t chunk, uint64_t offset,
       .WithOffset(offset);
 }
 
+std::string ShapeText(std::span<const int64_t> shape) {
+  std::string text = "[";
+  for (const int64_t dim : shape) {
+    if (text.size() > 1) text += ",";
+    text += std::to_string(dim);
+  }
+  return text + "]";
+}
+
 std::string ToHex64(uint64_t hash) {
   std::string text(16, '0');
   for (size_t i = text.size(); i-- > 0; hash >>= 4) text[i] = "0123456789abcdef"[hash & 15];

@@ -54,6 +54,9 @@ Status CheckDecodable(const StoredItem& item);
 Status ChecksumError(const StoredItem& item, uint64_t chunk, uint64_t offset,
                      const std::string& expected, const std::string& found);
 
+/// "[2,3]".
+std::string ShapeText(std::span<const int64_t> shape);
+
 /// 16 lower-case hex digits.
 std::string ToHex64(uint64_t hash);
 

@@ -7,20 +7,12 @@
 #include "format/checksum.h"
 #include "format/header.h"
 #include "reader/file_impl.h"
+#include "reader/stored_item.h"
 #include "reader/verify_parts.h"
 
 namespace dsckpt::reader {
 
 namespace {
-
-std::string ShapeText(std::span<const int64_t> shape) {
-  std::string text = "[";
-  for (const int64_t dim : shape) {
-    if (text.size() > 1) text += ",";
-    text += std::to_string(dim);
-  }
-  return text + "]";
-}
 
 /// An entry in words, for comparing and for telling.
 std::string EntryText(std::string_view dtype, std::span<const int64_t> shape, uint64_t begin,

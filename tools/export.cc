@@ -40,7 +40,8 @@ class ShardProvider final : public StateProvider {
  public:
   explicit ShardProvider(const File& file) : file_(file) {}
 
-  /// Finds the bytes of every tensor; decodes what is encoded.
+  /// Finds the bytes of every tensor; decodes what is encoded. Needs no care for interrupts: all it
+  /// makes goes with the process.
   Status Prepare(Console& console, const std::string& output) {
     data_.resize(file_.tensor_count());
     std::vector<uint32_t> encoded;
@@ -73,12 +74,10 @@ class ShardProvider final : public StateProvider {
   }
 
  private:
-  // One tensor a call, so that an interrupt need not wait for all.
   Status Decode(Console& console, const std::vector<uint32_t>& encoded, uint64_t total) {
     ProgressBar bar(console, "decoding");
     uint64_t done = 0;
     for (const uint32_t i : encoded) {
-      if (InterruptGuard::signal() != 0) return Status(StatusCode::kCancelled, "interrupted");
       const TensorInfo info = file_.tensor(i);
       std::byte* data = spill_->data() + done;
       const LoadRequest request = {info.name, data, info.raw_bytes};
@@ -212,7 +211,7 @@ void Report(Console& console, const Options& options, const File& file, double s
     std::string items = Count(file.tensor_count(), "tensor");
     if (file.alias_count() != 0) items += ", " + Count(file.alias_count(), "alias");
     console.Print("{}: {}, {} in {}\n", SafeText(options.files.output), items, HumanBytes(bytes),
-                  Rate(bytes, seconds));
+                  Rate(TotalTensorBytes(file), seconds));
   }
   if (file.object_count() != 0 || attributes != 0) {
     console.Note(fmt::format("left out, as safetensors cannot hold them: {}, {} (--strict refuses)",
@@ -231,13 +230,12 @@ int Export(Console& console, const Options& options) {
   const Result<SaveOptions> save_options = OptionsFor(*file);
   if (!save_options.ok()) return console.Fail(save_options.status());
 
-  const InterruptGuard guard;
   ShardProvider provider(*file);
   status = provider.Prepare(console, options.files.output);
-  if (status.ok()) {
-    status = SaveWithProgress(console, options.files.output, provider, *save_options,
-                              file->file_bytes());
-  }
+  if (!status.ok()) return console.Fail(status);
+  const InterruptGuard guard;
+  status = SaveWithProgress(console, options.files.output, provider, *save_options,
+                            TotalTensorBytes(*file));
   if (!status.ok()) return FailOutput(console, options.files, status);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   Report(console, options, *file, seconds.count());

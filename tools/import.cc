@@ -143,7 +143,7 @@ void Report(Console& console, const Options& options, const File& file,
   std::string items = Count(file.tensor_count(), "tensor");
   if (provider.alias_count() != 0) items += ", " + Count(provider.alias_count(), "alias");
   console.Print("{}: {}, {} in {}\n", SafeText(options.files.output), items, HumanBytes(bytes),
-                Rate(bytes, seconds));
+                Rate(TotalTensorBytes(file), seconds));
 }
 
 int Import(Console& console, const Options& options) {
@@ -157,7 +157,7 @@ int Import(Console& console, const Options& options) {
   if (!provider.ok()) return console.Fail(provider.status());
   const InterruptGuard guard;
   status = SaveWithProgress(console, options.files.output, *provider, provider->save_options(),
-                            file->file_bytes());
+                            TotalTensorBytes(*file));
   if (!status.ok()) return FailOutput(console, options.files, status);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   Report(console, options, *file, *provider, seconds.count());

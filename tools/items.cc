@@ -43,6 +43,12 @@ TensorEntry Resolve(const File& file, TensorRow row) {
   return {alias.name, target, target.name};
 }
 
+uint64_t TotalTensorBytes(const File& file) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < file.tensor_count(); ++i) bytes += file.tensor(i).raw_bytes;
+  return bytes;
+}
+
 std::vector<TensorRow> SelectTensors(const File& file, const std::vector<std::string>& patterns,
                                      SortBy sort) {
   std::vector<TensorRow> rows = ByName(file);

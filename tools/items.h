@@ -27,6 +27,9 @@ struct TensorEntry {
 };
 TensorEntry Resolve(const File& file, TensorRow row);
 
+/// Raw bytes of all tensors.
+uint64_t TotalTensorBytes(const File& file);
+
 enum class SortBy { kName, kSize, kOffset };
 
 /// Tensors and aliases whose names match any of `patterns` (all when empty), sorted: names in byte

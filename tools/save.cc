@@ -128,8 +128,9 @@ Status SaveWithProgress(Console& console, const std::string& output, const State
       save.Cancel();
       cancelled = true;
     }
-    const Progress progress = save.progress();
-    bar.Update(progress.flushed_bytes, progress.total_bytes);
+    // Source bytes, because of encoded tensors nobody knows the stored size; storage is at most one
+    // pool behind.
+    bar.Update(save.progress().captured_bytes, bytes);
   }
   return save.status();
 }

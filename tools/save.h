@@ -28,8 +28,8 @@ void AddOutputOptions(CLI::App& app, OutputOptions& options, const char* input_h
 /// or that exists without --force. Call before anything expensive.
 Status CheckOutput(const OutputOptions& options);
 
-/// Saves about `bytes` bytes with a progress bar. An interrupt cancels it: nothing is left behind,
-/// and the status is kCancelled.
+/// Saves tensors of `bytes` raw bytes with a progress bar. An interrupt cancels it: nothing is left
+/// behind, and the status is kCancelled.
 Status SaveWithProgress(Console& console, const std::string& output, const StateProvider& provider,
                         const SaveOptions& options, uint64_t bytes);
 

@@ -199,7 +199,7 @@ int dsckpt_state_attribute_string(dsckpt_state* state, const char* name, char* b
 typedef struct dsckpt_engine_options {
   size_t size;
   uint64_t pool_bytes;    ///< Staging memory; 0: 1 GiB.
-  uint64_t window_bytes;  ///< One write, a multiple of 4096; 0: 16 MiB.
+  uint64_t window_bytes;  ///< One write; 0: a sixteenth of the pool, at most 16 MiB.
   int32_t workers;        ///< 0: one a core, at most 8.
   int32_t max_in_flight;  ///< 0: 2.
   int32_t when_busy;      ///< DSCKPT_BUSY_*.

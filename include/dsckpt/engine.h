@@ -186,7 +186,7 @@ class Engine {
 /// Saves and waits until durable, with an engine of its own. For scripts and tools; a training loop
 /// keeps an Engine.
 Status SaveFile(const std::string& path, const StateProvider& provider,
-                const SaveOptions& options = {}, EngineOptions engine = {});
+                const SaveOptions& options = {}, EngineOptions engine = {.pool_bytes = 64 * kMiB});
 
 /// Writes the same bytes front to back into `sink`, on the calling thread: pipes, object stores.
 /// Memory: one chunk plus index and header. All sizes must be known before the first byte, so

@@ -95,6 +95,12 @@ pid_t StartTool(const std::vector<std::string>& args) {
   return pid;
 }
 
+bool HasEnded(pid_t pid) {
+  siginfo_t info{};
+  waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT);
+  return info.si_pid == pid;
+}
+
 int WaitFor(pid_t pid) {
   int status = 0;
   waitpid(pid, &status, 0);

@@ -28,6 +28,8 @@ Outcome RunOnTerminal(const std::vector<std::string>& args, int columns,
 
 /// Starts the tool without waiting; standard streams go to /dev/null.
 pid_t StartTool(const std::vector<std::string>& args);
+/// True once it has ended; WaitFor() is still due.
+bool HasEnded(pid_t pid);
 /// Exit code, or -signal.
 int WaitFor(pid_t pid);
 

@@ -457,8 +457,10 @@ TEST_CASE("a forked child leaves the parent's engine and save alone") {
 
 TEST_CASE("options that cannot be meant are refused") {
   const EngineOptions rows[] = {
-      {.window_bytes = 0}, {.window_bytes = 5000}, {.pool_bytes = 4096},
-      {.workers = -1},     {.max_in_flight = 0},
+      {.window_bytes = 5000},
+      {.pool_bytes = 4096},
+      {.workers = -1},
+      {.max_in_flight = 0},
   };
   for (const auto& row : rows) {
     CHECK(Engine::Create(row).status().code() == StatusCode::kInvalidArgument);
