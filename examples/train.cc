@@ -49,9 +49,8 @@ dsckpt::Status Train(CharModel& model, const Options& options, std::FILE* log) {
   double loss = 0;
   const std::string path = options.dir + "/model.dsckpt";
   const dsckpt::State state = StateOf(model, &step, &loss);
-  DSCKPT_ASSIGN_OR_RETURN(
-      const auto engine,
-      dsckpt::Engine::Create({.pool_bytes = 8 * dsckpt::kMiB, .window_bytes = dsckpt::kMiB}));
+  DSCKPT_ASSIGN_OR_RETURN(const auto engine,
+                          dsckpt::Engine::Create({.pool_bytes = 8 * dsckpt::kMiB}));
   if (const auto status = Resume(path, state); status.ok()) {
     std::printf("resumed at step %" PRId64 "\n", step);
   } else if (status.code() != dsckpt::StatusCode::kNotFound) {

@@ -269,14 +269,20 @@ class CatalogBuilder {
   }
 
   // As stock tools record ties. Keys that mean something else keep their meaning.
-  Metadata AliasMembers() const {
+  Result<Metadata> AliasMembers() const {
     Metadata members;
     for (uint32_t i = 0; i < out_.aliases.size(); ++i) {
       const std::string_view name = out_.columns.alias_names[i];
       const auto collides = [name](const auto& member) { return member.first == name; };
       if (name == "format" || name.starts_with("dsckpt") ||
           std::any_of(out_.header_metadata.begin(), out_.header_metadata.end(), collides)) {
-        continue;
+        // A shard's index has it all the same; a plain file would lose the name.
+        if (out_.shard) continue;
+        return Status(StatusCode::kUnsupported,
+                      "tensor '" + Printable(name) + "' is tied to '" +
+                          Printable(out_.columns.tensor_names[out_.alias_target[i]]) +
+                          "' and named as a metadata member, so plain safetensors cannot express "
+                          "it: rename it, or save a dsckpt shard");
       }
       members.emplace_back(name, out_.columns.tensor_names[out_.alias_target[i]]);
     }
@@ -284,7 +290,7 @@ class CatalogBuilder {
   }
 
   Status BuildHeader() {
-    Metadata metadata = AliasMembers();
+    DSCKPT_ASSIGN_OR_RETURN(Metadata metadata, AliasMembers());
     const bool aliases = !metadata.empty();
     metadata.insert(metadata.end(), out_.header_metadata.begin(), out_.header_metadata.end());
     Result<std::string> header = TryHeader(metadata);

@@ -14,8 +14,9 @@
 // Why nobody waits for ever. Of n windows, arena takes at most n/2 and log at most max(1, n/4).
 //
 // 1. A raw window is released by storage alone: whoever holds it copies from sources that exist and
-//    writes it, and takes no other window on the way. So is a log window: an encoder fills the one
-//    it holds, hands it to storage and only then asks for the next.
+//    writes it, and takes no other window on the way. So is a log window: a log stage fills the one
+//    it holds, hands it to storage and only then asks for the next, and holds none when it pauses
+//    (ImageWriter::Park). Commit takes raw windows, one at a time.
 // 2. An arena window is released when its bytes have been copied into raw windows.
 // 3. A free window goes to the oldest waiter whose use is below its quota; raw has none. So while a
 //    raw waiter exists no window lies idle, and it can wait only for windows that are held.
@@ -25,8 +26,8 @@
 //    n < 4: no log window while raw ones of the same save are to come, so the log window is never
 //    kept until raw ones are written).
 // 5. Raw waiters are therefore always served; hence arena windows come back (2), hence arena and
-// log
-//    waiters are served, being oldest of their use at some time and below quota after a release.
+//    log waiters are served, being oldest of their use at some time and below quota after a
+//    release.
 
 namespace dsckpt::io {
 

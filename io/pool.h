@@ -29,9 +29,9 @@ class Memory {
 
 /// A bounded set of equal windows cut from one Memory, handed out under quotas that make deadlock
 /// impossible (proof in pool.cc): of n windows the arena holds at most n/2, the log at most max(1,
-/// n/4), and raw windows always find at least one that neither can take, because raw windows are
-/// released by storage alone. With n < 4 the caller must not take log windows while raw windows of
-/// the same save are still to come. Thread-safe. Waiting is fair within a use.
+/// n/4), the rest serves raw windows, which storage alone holds back. With n < 4 the caller must
+/// not take log windows while raw windows of the same save are still to come. Thread-safe. Waiting
+/// is fair within a use.
 class WindowPool {
  public:
   enum class Use { kRaw, kArena, kLog };

@@ -128,7 +128,10 @@ void RemoveOrphans(const Target& target) {
     if (name.size() != length || !name.starts_with(prefix) || !name.ends_with(kSuffix)) continue;
     const std::string path = target.directory + "/" + std::string(name);
     // For writing: network file systems give an exclusive lock to writers only.
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    // One made to replace a read-only file cannot be opened so, but the rest can.
+    constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    int fd = ::open(path.c_str(), O_WRONLY | kFlags);
+    if (fd < 0 && errno == EACCES) fd = ::open(path.c_str(), O_RDONLY | kFlags);
     if (fd < 0) continue;
     if (flock(fd, LOCK_EX | LOCK_NB) == 0 && Names(path, fd)) Sys().unlink(path.c_str());
     ::close(fd);

@@ -64,7 +64,7 @@ Status WriteTail(SaveHandle::Job& job) {
   out.Append(closing.footer);
   out.Flush();
   // Until the header is there the file begins with zeros, which no reader opens.
-  ImageWriter header(job, 0);
+  ImageWriter header(job, io::WindowPool::Use::kRaw, 0);
   header.Append(std::as_bytes(std::span(closing.header)));
   header.Flush();
   return Status();
@@ -72,11 +72,13 @@ Status WriteTail(SaveHandle::Job& job) {
 
 /// Plain safetensors: the last part of the header shares a page with the first tensor, and the raw
 /// stage wrote it.
-void WritePlainHeader(SaveHandle::Job& job) {
+Status WritePlainHeader(SaveHandle::Job& job) {
   const uint64_t pages = job.catalog.data_begin / kPageBytes * kPageBytes;
-  ImageWriter header(job, 0);
+  ImageWriter header(job, io::WindowPool::Use::kRaw, 0);
   header.Append(std::as_bytes(std::span(job.catalog.header)).first(pages));
   header.Flush();
+  job.total_bytes = job.catalog.raw_end;
+  return Status();
 }
 
 }  // namespace
@@ -113,16 +115,8 @@ Closing MakeClosing(const format::Catalog& catalog, std::span<const std::byte> i
 
 Status CommitSave(SaveHandle::Job& job) {
   job.WaitStagesIdle();
-  if (!job.stop) {
-    if (job.catalog.shard) {
-      Status status = WriteTail(job);
-      if (!status.ok()) job.Fail(std::move(status));
-    } else {
-      WritePlainHeader(job);
-      job.total_bytes = job.catalog.raw_end;
-    }
-    job.WaitStagesIdle();
-  }
+  job.Attempt([&] { return job.catalog.shard ? WriteTail(job) : WritePlainHeader(job); });
+  job.WaitStagesIdle();
   if (!job.BeginPublishing()) {
     std::lock_guard lock(job.mutex);
     return job.status;

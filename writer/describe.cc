@@ -23,6 +23,9 @@ Result<format::Metadata> HeaderMetadata(const SaveOptions& options) {
                         "': keys must be unique UTF-8, not 'format' and not begin with 'dsckpt'");
     }
   }
+  if (!format::IsValidUtf8(options.metadata_format)) {
+    return Status(StatusCode::kInvalidArgument, "SaveOptions::metadata_format is not UTF-8");
+  }
   members.insert(members.begin(), {"format", options.metadata_format});
   return members;
 }

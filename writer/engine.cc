@@ -96,17 +96,12 @@ Engine::~Engine() {
 
 Result<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
   DSCKPT_ASSIGN_OR_RETURN(auto core, MakeCore(std::move(options)));
-  return std::unique_ptr<Engine>(new Engine(std::make_unique<Impl>(std::move(core))));
+  auto impl = std::make_unique<Impl>(std::move(core));
+  if (!impl->scheduler->running()) {
+    return Status(StatusCode::kOutOfMemory, "cannot start the engine's threads");
+  }
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
-
-namespace {
-
-Status InChildStatus() {
-  return Status(StatusCode::kFailedPrecondition,
-                "this engine belongs to the parent process: create one after fork()");
-}
-
-}  // namespace
 
 Result<SaveHandle> Engine::Save(const std::string& path, const StateProvider& provider,
                                 const SaveOptions& options) {
@@ -127,7 +122,10 @@ Result<SaveHandle> Engine::Save(const std::string& path, const StateProvider& pr
   if (!impl_->scheduler->Admit(job)) return SaveHandle(job);
   impl_->cached = std::move(described);
   uint64_t arena_waited_ns = 0;
-  job->direct_at_save = job->eager.Capture(job->data, job->catalog, &arena_waited_ns);
+  job->Attempt([&] {
+    job->direct_at_save = job->eager.Capture(job->data, job->catalog, &arena_waited_ns);
+    return Status();
+  });
   const uint64_t eager_bytes = job->eager.captured_bytes();
   impl_->scheduler->Start(job);
   const auto direct_start = Clock::now();

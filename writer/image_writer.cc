@@ -28,16 +28,17 @@ void WriteWindow(SaveHandle::Job& job, io::WindowPool::Use use, io::WindowPool::
 }
 
 ImageWriter::~ImageWriter() {
-  if (window_.index >= 0) job_.core.pool->Release(io::WindowPool::Use::kLog, window_.index);
+  if (window_.index >= 0) job_.core.pool->Release(use_, window_.index);
 }
 
 std::span<std::byte> ImageWriter::Room() {
   if (window_.index < 0) {
     uint64_t waited_ns = 0;
-    window_ = job_.core.pool->Acquire(io::WindowPool::Use::kLog, &waited_ns);
+    window_ = job_.core.pool->Acquire(use_, &waited_ns);
     job_.window_stall_ns += waited_ns;
     job_.core.counters.window_stall_ns += waited_ns;
-    used_ = 0;
+    std::memcpy(window_.bytes.data(), parked_.data(), parked_bytes_);
+    used_ = std::exchange(parked_bytes_, 0);
   }
   return window_.bytes.subspan(used_);
 }
@@ -45,6 +46,7 @@ std::span<std::byte> ImageWriter::Room() {
 void ImageWriter::Advance(uint64_t bytes) {
   used_ += bytes;
   position_ += bytes;
+  if (position_ > job_.total_bytes) job_.total_bytes = position_;
   if (used_ == window_.bytes.size()) Flush();
 }
 
@@ -72,7 +74,18 @@ void ImageWriter::Align(uint64_t alignment) {
 void ImageWriter::Flush() {
   if (window_.index < 0) return;
   const auto window = std::exchange(window_, {});
-  WriteWindow(job_, io::WindowPool::Use::kLog, window, used_, position_ - used_);
+  WriteWindow(job_, use_, window, used_, position_ - used_);
+}
+
+void ImageWriter::Park() {
+  const auto use = std::exchange(use_, io::WindowPool::Use::kRaw);
+  if (window_.index < 0) return;
+  parked_bytes_ = used_ % kPageBytes;
+  used_ -= parked_bytes_;
+  std::memcpy(parked_.data(), window_.bytes.data() + used_, parked_bytes_);
+  const auto window = std::exchange(window_, {});
+  if (used_ == 0) return job_.core.pool->Release(use, window.index);
+  WriteWindow(job_, use, window, used_, position_ - parked_bytes_ - used_);
 }
 
 }  // namespace dsckpt

@@ -32,6 +32,11 @@ SaveHandle::Job::Job(Core& core_in, std::string path_in, SaveOptions options_in,
 
 SaveHandle::Job::~Job() = default;
 
+Status InChildStatus() {
+  return Status(StatusCode::kFailedPrecondition,
+                "this engine belongs to the parent process: create one after fork()");
+}
+
 void SaveHandle::Job::Fail(Status failure) {
   std::lock_guard lock(mutex);
   if (status.ok()) status = std::move(failure);
@@ -95,6 +100,10 @@ void SaveHandle::Job::MarkDone(Status final_status) {
   eager.Clear();
   tensor_sums = {};
   log = {};
+  // The engine keeps the description for its layout: nothing of the caller's may stay in it.
+  Description::Data& sources = described->description.data();
+  sources.owners = {};
+  sources.object_sources = {};
   std::shared_ptr<Described> released;
   std::lock_guard lock(mutex);
   if (!final_status.ok()) status = std::move(final_status);
@@ -130,6 +139,7 @@ void SaveHandle::Job::AwaitDone() {
 }
 
 Status SaveHandle::Job::WaitCaptured() {
+  if (getpid() != process) return InChildStatus();
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return captured || done; });
   if (!done || status.ok()) return Status();
@@ -138,6 +148,7 @@ Status SaveHandle::Job::WaitCaptured() {
 }
 
 Status SaveHandle::Job::WaitDone() {
+  if (getpid() != process) return InChildStatus();
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return done; });
   seen = true;
@@ -163,6 +174,7 @@ uint64_t SaveHandle::Job::SuggestedPoolBytes() const {
 }
 
 void SaveHandle::Job::Cancel() {
+  if (getpid() != process) return;
   std::lock_guard lock(mutex);
   if (publishing || done) return;
   if (status.ok()) {

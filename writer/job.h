@@ -1,12 +1,15 @@
 #ifndef DSCKPT_WRITER_JOB_H_
 #define DSCKPT_WRITER_JOB_H_
 
+#include <unistd.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dsckpt/engine.h"
@@ -16,6 +19,7 @@
 #include "writer/core.h"
 #include "writer/describe.h"
 #include "writer/eager.h"
+#include "writer/guarded.h"
 
 namespace dsckpt {
 
@@ -30,6 +34,9 @@ struct LogRecord {
   std::vector<Hash128> sums;
   std::vector<format::StoredChunk> stored_chunks;  // Encoded items only.
 };
+
+/// What a forked child gets for using its parent's engine or saves.
+Status InChildStatus();
 
 /// One save from Save() to durable. Passed along by shared_ptr: raw stage and log stage run side by
 /// side, then commit.
@@ -60,6 +67,14 @@ struct SaveHandle::Job {
 
   /// Marks the save failed (first failure wins) and makes its stages stop.
   void Fail(Status status);
+  /// Runs `body` (returning Status) unless the save stopped; what it returns or throws is the
+  /// save's failure.
+  template <typename Body>
+  void Attempt(Body&& body) {
+    if (stop) return;
+    Status attempted = Guarded(std::forward<Body>(body));
+    if (!attempted.ok()) Fail(std::move(attempted));
+  }
   /// One more or one fewer thing under way (window tasks, writes) that commit has to wait for.
   void AddPending(uint64_t count = 1);
   void FinishPending();
@@ -88,6 +103,9 @@ struct SaveHandle::Job {
 
   /// Pool with which capture would not have waited for storage.
   uint64_t SuggestedPoolBytes() const;
+
+  /// In a forked child nothing moves on: waits must not wait there.
+  const pid_t process = getpid();
 
   mutable std::mutex mutex;
   std::condition_variable changed;

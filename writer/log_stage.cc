@@ -5,12 +5,14 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "dsckpt/limits.h"
 #include "format/checksum.h"
 #include "format/codec.h"
+#include "format/names.h"
 #include "writer/items.h"
 
 namespace dsckpt {
@@ -27,24 +29,25 @@ struct LogStage::Item {
 
 namespace {
 
-/// One encoded chunk, ready to append. A chunk that did not shrink is `raw` itself.
 void AppendChunk(ImageWriter& out, LogRecord& record, std::span<const std::byte> stored) {
   out.Append(stored);
   record.stored_chunks.push_back({format::Hash64(stored), static_cast<uint32_t>(stored.size()), 0});
 }
 
+}  // namespace
+
 /// Memory and codec of one chunk in the making; used by one worker at a time.
-struct Slot {
-  std::vector<std::byte> raw = std::vector<std::byte>(kChunkBytes);
+struct LogStage::Slot {
+  std::vector<std::byte> raw;
   format::ChunkEncoder encoder;
-  uint64_t raw_bytes = 0;
   Hash128 sum;
-  std::span<const std::byte> stored;
+  std::span<const std::byte> stored;  // `raw` itself when encoding did not shrink it.
   Status status;
   bool ready = false;
 };
 
-}  // namespace
+LogStage::LogStage(SaveHandle::Job& job, ImageWriter& out) : job_(job), out_(out) {}
+LogStage::~LogStage() = default;
 
 void LogStage::Run() {
   const auto& catalog = job_.catalog;
@@ -126,21 +129,26 @@ void LogStage::WriteEncoded(const Item& item, LogRecord& record) {
   std::mutex mutex;
   std::condition_variable changed;
   const uint64_t chunks = format::ChunkCount(item.raw_bytes);
-  std::vector<std::unique_ptr<Slot>> slots(
-      std::min<uint64_t>(chunks, static_cast<uint64_t>(job_.core.workers->count()) + 1));
-  for (auto& slot : slots) slot = std::make_unique<Slot>();
+  const uint64_t used =
+      std::min<uint64_t>(chunks, static_cast<uint64_t>(job_.core.workers->count()) + 1);
+  while (slots_.size() < used) slots_.push_back(std::make_unique<Slot>());
+  const auto slots = std::span(slots_).first(used);
 
   const auto encode = [&](uint64_t chunk, Slot& slot) {
     const auto start = Clock::now();
-    slot.raw_bytes = std::min(kChunkBytes, item.raw_bytes - chunk * kChunkBytes);
-    const auto raw = std::span(slot.raw).first(slot.raw_bytes);
-    Read(item, chunk * kChunkBytes, raw);
-    slot.sum = format::HashChunk(raw);
-    auto stored = slot.encoder.Encode(item.encoding, item.element_bytes, raw);
+    Status status = Guarded([&]() -> Status {
+      const uint64_t bytes = std::min(kChunkBytes, item.raw_bytes - chunk * kChunkBytes);
+      if (slot.raw.size() < bytes) slot.raw.resize(bytes);
+      const auto raw = std::span(slot.raw).first(bytes);
+      Read(item, chunk * kChunkBytes, raw);
+      slot.sum = format::HashChunk(raw);
+      DSCKPT_ASSIGN_OR_RETURN(slot.stored,
+                              slot.encoder.Encode(item.encoding, item.element_bytes, raw));
+      return Status();
+    });
     job_.core.counters.encode_ns += NanosecondsSince(start);
     std::lock_guard lock(mutex);
-    slot.status = stored.status();
-    if (stored.ok()) slot.stored = *stored;
+    slot.status = std::move(status);
     slot.ready = true;
     changed.notify_all();
   };
@@ -177,6 +185,13 @@ class LogStage::CallbackSink final : public Sink {
         buffer_(item.encoding == Encoding::kRaw ? 0 : kChunkBytes) {}
 
   Status Write(std::span<const std::byte> bytes) override {
+    // Kept, because the callback may ignore it.
+    if (status_.ok()) status_ = Take(bytes);
+    return status_;
+  }
+  const Status& status() const { return status_; }
+
+  Status Take(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
       if (stage_.job_.stop) return Status(StatusCode::kCancelled, "the save has stopped");
       const uint64_t part = std::min<uint64_t>(kChunkBytes - filled_, bytes.size());
@@ -197,13 +212,13 @@ class LogStage::CallbackSink final : public Sink {
 
   Status FinishChunk() {
     if (filled_ == 0) return Status();
-    record_.sums.push_back(hasher_.Digest());
     if (!buffer_.empty()) {
       DSCKPT_ASSIGN_OR_RETURN(
           const auto stored,
           encoder_.Encode(item_.encoding, item_.element_bytes, std::span(buffer_).first(filled_)));
       AppendChunk(stage_.out_, record_, stored);
     }
+    record_.sums.push_back(hasher_.Digest());
     filled_ = 0;
     return Status();
   }
@@ -214,14 +229,20 @@ class LogStage::CallbackSink final : public Sink {
   LogRecord& record_;
   std::vector<std::byte> buffer_;  // Encoded objects gather a chunk first.
   uint64_t filled_ = 0;
+  Status status_;
   format::ChunkHasher hasher_;
   format::ChunkEncoder encoder_;
 };
 
 Status LogStage::WriteCallback(const Item& item, LogRecord& record) {
   CallbackSink sink(*this, item, record);
-  DSCKPT_RETURN_IF_ERROR(job_.data.object_sources[item.described].write(sink));
-  return sink.FinishChunk();
+  const Status status = Guarded([&]() -> Status {
+    DSCKPT_RETURN_IF_ERROR(job_.data.object_sources[item.described].write(sink));
+    return sink.FinishChunk();
+  });
+  if (status.ok()) return sink.status();
+  const std::string name = format::Printable(job_.data.object_names[item.described]);
+  return Status(status.code(), "object '" + name + "': " + status.message()).WithPath(job_.path);
 }
 
 }  // namespace dsckpt

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "dsckpt/encoding.h"
 #include "writer/image_writer.h"
@@ -15,12 +17,14 @@ namespace dsckpt {
 /// on the log thread; encoded chunks are made by the workers, a few ahead, and appended in order.
 class LogStage {
  public:
-  LogStage(SaveHandle::Job& job, ImageWriter& out) : job_(job), out_(out) {}
+  LogStage(SaveHandle::Job& job, ImageWriter& out);
+  ~LogStage();
   /// Returns when every item was appended, or the save stopped.
   void Run();
 
  private:
   struct Item;
+  struct Slot;
   class CallbackSink;
   Item MakeItem(const format::Catalog::LogItem& log_item) const;
   void WriteItem(const Item& item, LogRecord& record);
@@ -32,6 +36,7 @@ class LogStage {
 
   SaveHandle::Job& job_;
   ImageWriter& out_;
+  std::vector<std::unique_ptr<Slot>> slots_;  // Made when needed, kept from item to item.
 };
 
 }  // namespace dsckpt

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "dsckpt/limits.h"
 #include "writer/image_writer.h"
@@ -22,11 +23,8 @@ RawStage::RawStage(SaveHandle::Job& job)
     : job_(job),
       base_(PageFloor(job.catalog.data_begin)),
       end_(job.catalog.shard ? job.catalog.log_begin : job.catalog.raw_end),
-      window_bytes_(job.core.pool->window_bytes()) {
-  const uint64_t windows = (end_ - base_ + window_bytes_ - 1) / window_bytes_;
-  carries_.reserve(windows);
-  for (uint64_t i = 0; i < windows; ++i) carries_.push_back(std::make_unique<Carry>());
-}
+      window_bytes_(job.core.pool->window_bytes()),
+      carries_((end_ - base_ + window_bytes_ - 1) / window_bytes_) {}
 
 void RawStage::Dispatch() {
   const auto& catalog = job_.catalog;
@@ -84,8 +82,8 @@ void RawStage::Fill(Task task, size_t first, io::WindowPool::Window window) {
     FillTensor(task, segment);
   }
   if (cut && !job_.stop) FillChunk(task, *cut);
-  carries_[task.index]->ready.store(true, std::memory_order_release);
-  carries_[task.index]->ready.notify_all();
+  carries_[task.index].ready.store(true, std::memory_order_release);
+  carries_[task.index].ready.notify_all();
   job_.AddCaptured(task.captured, task.direct);
   if (job_.stop) {
     job_.core.pool->Release(io::WindowPool::Use::kRaw, window.index);
@@ -125,20 +123,21 @@ void RawStage::FillChunk(Task& task, Segment segment) {
     sum = format::HashChunk(segment.out);
     return;
   }
-  Carry& own = *carries_[task.index];
+  std::optional<format::ChunkHasher> begun;
   if (begins) {
-    own.hasher.Reset();
-    Copy(task, segment, &own.hasher);
-    if (ends) sum = own.hasher.Digest();
-    return;
-  }
-  Carry& before = *carries_[task.index - 1];
-  before.ready.wait(false, std::memory_order_acquire);
-  Copy(task, segment, &before.hasher);
-  if (ends) {
-    sum = before.hasher.Digest();
+    task.hasher.Reset();
   } else {
-    std::swap(own.hasher, before.hasher);  // The chunk fills this window and goes on.
+    Carry& before = carries_[task.index - 1];
+    before.ready.wait(false, std::memory_order_acquire);
+    begun = std::exchange(before.hasher, {});
+    if (!begun) return;  // The save stopped before that window was full.
+  }
+  format::ChunkHasher& hasher = begins ? task.hasher : *begun;
+  Copy(task, segment, &hasher);
+  if (ends) {
+    sum = hasher.Digest();
+  } else {
+    carries_[task.index].hasher = std::move(hasher);
   }
 }
 

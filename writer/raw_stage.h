@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,7 +29,7 @@ class RawStage {
   /// the window before its own; since workers take windows in file order, that one is always
   /// running or done.
   struct Carry {
-    format::ChunkHasher hasher;
+    std::optional<format::ChunkHasher> hasher;  // While the chunk is cut, not longer.
     std::atomic<bool> ready{false};
   };
   /// Bytes of one tensor that lie in one window.
@@ -44,6 +44,7 @@ class RawStage {
     uint64_t index;
     uint64_t captured = 0;  // Source bytes read so far ...
     uint64_t direct = 0;    // ... and those among them that Save() waits for.
+    format::ChunkHasher hasher = {};
   };
 
   void Fill(Task task, size_t first, io::WindowPool::Window window);
@@ -57,7 +58,7 @@ class RawStage {
   const uint64_t base_;  // Page-aligned file offset of window 0.
   const uint64_t end_;   // File offset where the raw image ends.
   const uint64_t window_bytes_;
-  std::vector<std::unique_ptr<Carry>> carries_;
+  std::vector<Carry> carries_;
 };
 
 }  // namespace dsckpt

@@ -22,7 +22,13 @@ Scheduler::~Scheduler() {
     closing_ = true;
     changed_.notify_all();
   }
-  for (Stage* stage : {&raw_, &log_, &commit_}) stage->thread.join();
+  for (Stage* stage : {&raw_, &log_, &commit_}) {
+    if (stage->thread.joinable()) stage->thread.join();
+  }
+}
+
+bool Scheduler::running() const {
+  return raw_.thread.joinable() && log_.thread.joinable() && commit_.thread.joinable();
 }
 
 void Scheduler::StartStage(Stage& stage, const char* name,
@@ -82,37 +88,44 @@ void Scheduler::CancelNewestQueued(std::unique_lock<std::mutex>& lock) {
 void Scheduler::Start(JobPtr job) { Push(raw_, std::move(job)); }
 
 void Scheduler::RunRaw(const JobPtr& job) {
-  const auto warn = [this](Status status) { core_.Emit(Event::Kind::kFallback, status); };
-  auto file = io::OutputFile::Create(job->path, core_.options.direct_io, warn);
-  if (file.ok()) {
-    job->file = std::move(file).value();
-    Status status = job->file->Reserve(job->total_bytes);
-    if (!status.ok()) job->Fail(std::move(status));
-  } else {
-    job->Fail(file.status());
-  }
+  job->Attempt([&] { return OpenFile(*job); });
   Push(log_, job);
   Push(commit_, job);
-  if (!job->stop) {
+  job->Attempt([&] {
     job->raw_stage = std::make_unique<RawStage>(*job);
     job->raw_stage->Dispatch();
-  }
+    return Status();
+  });
   job->MarkRawDispatched();
+}
+
+Status Scheduler::OpenFile(SaveHandle::Job& job) {
+  const auto warn = [this](Status status) {
+    const bool slow_only = status.code() != StatusCode::kDurabilityUnknown;
+    core_.Emit(slow_only ? Event::Kind::kFallback : Event::Kind::kDurability, status);
+  };
+  DSCKPT_ASSIGN_OR_RETURN(job.file,
+                          io::OutputFile::Create(job.path, core_.options.direct_io, warn));
+  return job.file->Reserve(job.total_bytes);
 }
 
 void Scheduler::RunLog(const JobPtr& job) {
   // A small pool has no window to spare beside those of the raw stage (io/pool.h).
   const bool may_run = core_.pool->count() >= 4 || job->WaitRawDispatched();
-  if (may_run && !job->stop && job->catalog.shard) {
-    job->log_writer = std::make_unique<ImageWriter>(*job, job->catalog.log_begin);
-    LogStage(*job, *job->log_writer).Run();
+  if (may_run && job->catalog.shard) {
+    job->Attempt([&] {
+      job->log_writer =
+          std::make_unique<ImageWriter>(*job, io::WindowPool::Use::kLog, job->catalog.log_begin);
+      LogStage(*job, *job->log_writer).Run();
+      job->log_writer->Park();
+      return Status();
+    });
   }
   job->MarkLogDone();
 }
 
 void Scheduler::RunCommit(const JobPtr& job) {
   Status status = CommitSave(*job);
-  if (status.code() == StatusCode::kDurabilityUnknown) core_.Emit(Event::Kind::kDurability, status);
   if (status.ok()) {
     core_.counters.last_durable_ns = NanosecondsSince(job->started);
     core_.counters.suggested_pool_bytes = job->SuggestedPoolBytes();
@@ -122,10 +135,13 @@ void Scheduler::RunCommit(const JobPtr& job) {
 }
 
 void Scheduler::Finish(const JobPtr& job, Status status) {
-  const bool failed = !status.ok() && status.code() != StatusCode::kCancelled;
-  if (failed) {
+  if (status.code() == StatusCode::kDurabilityUnknown) {
+    core_.Emit(Event::Kind::kDurability, status);
+  } else if (!status.ok() && status.code() != StatusCode::kCancelled) {
     ++core_.counters.saves_failed;
     core_.Emit(Event::Kind::kSaveFailed, status);
+  }
+  if (!status.ok() && status.code() != StatusCode::kCancelled) {
     std::lock_guard lock(mutex_);
     failed_.push_back(job);
   }

@@ -26,6 +26,9 @@ class Scheduler {
   /// Waits until every admitted save is done.
   ~Scheduler();
 
+  /// False when the system gave no thread for a stage: the scheduler is of no use then.
+  bool running() const;
+
   /// Counts the save as in flight, after waiting for its turn as EngineOptions::when_busy says.
   /// False: skipped, and the job is done (kCancelled).
   bool Admit(const std::shared_ptr<SaveHandle::Job>& job);
@@ -45,6 +48,7 @@ class Scheduler {
   void StartStage(Stage& stage, const char* name, void (Scheduler::*handle)(const JobPtr&));
   void Push(Stage& stage, JobPtr job);
   void RunRaw(const JobPtr& job);
+  Status OpenFile(SaveHandle::Job& job);
   void RunLog(const JobPtr& job);
   void RunCommit(const JobPtr& job);
   void Finish(const JobPtr& job, Status status);

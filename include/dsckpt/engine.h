@@ -23,7 +23,7 @@ struct Event {
     kFallback,    ///< A faster way is not available here (ring, registration, O_DIRECT); the bytes
                   ///< are the same.
     kSaveFailed,  ///< A background save failed; the same error is returned by the next wait.
-    kDurability,  ///< Published, but the directory could not be synced.
+    kDurability,  ///< Published, but the directory could not be synced, or need not be here.
   };
   Kind kind;
   Status status;
@@ -44,7 +44,9 @@ enum class IoBackend : uint8_t {
 };
 
 struct EngineOptions {
-  /// Staging memory, allocated, touched and registered once. Rounded down to whole windows, at
+  /// Staging memory, allocated, touched and registered once. At least twice the bytes captured at
+  /// save, or Save() waits until the rest has been read in file order. Encoding needs about 13 MiB
+  /// a worker beyond it. Rounded down to whole windows, at
   /// least two.
   uint64_t pool_bytes = 1 * kGiB;
   /// Size of one window and of one write; a multiple of 4096, at most half the pool. 0: a

@@ -409,8 +409,90 @@ TEST_CASE("a callback's failure is the save's failure") {
     d.Object("o", source);
   });
   const Status status = engine->Save(dir / "s", *provider)->WaitDurable();
-  CHECK(status.message() == "cannot serialize");
+  CHECK(status.message() == "object 'o': cannot serialize");
+  CHECK(status.path() == dir / "s");
   CHECK(Names(dir.path()).empty());
+}
+
+TEST_CASE("a callback that throws fails its save and nothing else") {
+  TempDir dir;
+  auto engine = MakeEngine();
+  const auto provider = MakeProvider([](Description& d) {
+    ObjectSource source;
+    source.write = [](Sink&) -> Status { throw std::bad_alloc(); };
+    d.Object("o", source);
+  });
+  CHECK(engine->Save(dir / "s", *provider)->WaitDurable().code() == StatusCode::kOutOfMemory);
+  Filled filled(1);
+  CHECK(engine->Save(dir / "t", filled.state)->WaitDurable().ok());
+  CHECK(Names(dir.path()) == std::vector<std::string>{"t"});
+}
+
+TEST_CASE("saves in flight do not starve each other of windows, however few there are") {
+  TempDir dir;
+  Filled tensors(1, 20'000);
+  const std::string object(30'000, 'o');
+  const auto both = MakeProvider([&](Description& d) {
+    tensors.state.Describe(d);
+    d.Object("o", {.bytes = object.data(), .size = object.size()});
+  });
+  for (const uint64_t windows : {2, 3, 4, 7, 16}) {
+    for (const int in_flight : {2, 8}) {
+      INFO(windows << " windows, " << in_flight << " saves");
+      auto engine = Engine::Create({.pool_bytes = windows * 4096,
+                                    .window_bytes = 4096,
+                                    .workers = 2,
+                                    .max_in_flight = in_flight})
+                        .value();
+      for (int i = 0; i < in_flight; ++i) {
+        const bool with_object = i % 3 != 1;
+        const StateProvider& provider =
+            with_object ? *both : static_cast<const StateProvider&>(tensors.state);
+        REQUIRE(engine->Save(dir / std::to_string(i), provider).ok());
+      }
+      REQUIRE(engine->WaitDurable().ok());
+      CHECK(FirstElement(dir / "0") == 1);
+    }
+  }
+}
+
+TEST_CASE("options and names that would give a bad file are refused") {
+  TempDir dir;
+  Filled filled(1, 4);
+  CHECK(SaveFile(dir / "s", filled.state, {.metadata_format = "\xff"}).code() ==
+        StatusCode::kInvalidArgument);
+  CHECK(SaveFile(dir / "s", filled.state, {.metadata = {{"format", "x"}}}).code() ==
+        StatusCode::kInvalidArgument);
+  filled.state.Host("format", std::span(filled.w));  // Tied; an alias of this name has no place.
+  filled.state.Host("a", std::span(filled.w));
+  CHECK(SaveFile(dir / "s", filled.state, {.container = Container::kSafetensors}).code() ==
+        StatusCode::kUnsupported);
+  CHECK(SaveFile(dir / "t", filled.state).ok());
+  CHECK(File::Open(dir / "t")->FindTensor("format").ok());
+  CHECK(Names(dir.path()) == std::vector<std::string>{"t"});
+}
+
+TEST_CASE("owners of a cancelled save are released when it is done") {
+  TempDir dir;
+  Gate gate;
+  auto engine = MakeEngine();
+  auto memory = std::make_shared<int>(0);
+  const std::weak_ptr<int> watch = memory;
+  const auto save = engine
+                        ->Save(dir / "s", *MakeProvider([&](Description& d) {
+                                 ObjectSource source;
+                                 source.write = [memory, opened = gate.opened](Sink&) {
+                                   opened.wait();
+                                   return Status();
+                                 };
+                                 d.Object("o", source);
+                               }))
+                        .value();
+  memory.reset();
+  save.Cancel();
+  gate.open.set_value();
+  CHECK(save.WaitDurable().code() == StatusCode::kCancelled);
+  CHECK(watch.expired());
 }
 
 TEST_CASE("owners live until capture and no longer") {
