@@ -118,6 +118,7 @@ Status CommitSave(SaveHandle::Job& job) {
   job.Attempt([&] { return job.catalog.shard ? WriteTail(job) : WritePlainHeader(job); });
   job.WaitStagesIdle();
   if (!job.BeginPublishing()) {
+    job.file.reset();  // Before anybody hears of the failure: the temporary is gone by then.
     std::lock_guard lock(job.mutex);
     return job.status;
   }
