@@ -30,9 +30,13 @@ RawStage::RawStage(SaveHandle::Job& job)
 
 void RawStage::Dispatch() {
   const auto& catalog = job_.catalog;
+  if (job_.device != nullptr) {
+    Status status = job_.device->BeginWindows();
+    if (!status.ok()) return job_.Fail(std::move(status));
+  }
   size_t first = 0;  // Into raw_order: the first tensor that reaches into the window.
   for (uint64_t index = 0; index < carries_.size() && !job_.stop; ++index) {
-    const uint64_t begin = base_ + index * window_bytes_;
+    const uint64_t begin = WindowBegin(index);
     const auto ends_before = [&](uint32_t ordinal) {
       return catalog.offset[ordinal] + catalog.raw_bytes[ordinal] <= begin;
     };
@@ -42,17 +46,74 @@ void RawStage::Dispatch() {
     job_.window_stall_ns += waited_ns;
     job_.core.counters.window_stall_ns += waited_ns;
     job_.AddPending();
-    job_.core.workers->Run([this, index, first, window] {
-      Fill({.index = index}, first, window);
-      job_.FinishPending();
-    });
+    if (job_.device == nullptr) {
+      job_.core.workers->Run([this, index, first, window] {
+        Fill({.index = index}, first, window);
+        job_.FinishPending();
+      });
+      continue;
+    }
+    auto flight = EnqueueCopies(index, first, window);
+    if (!flight.ok()) job_.Fail(flight.status());
+    FillWhenLanded(index, first, window, flight.ok() ? *std::move(flight) : Flight{});
   }
+}
+
+bool RawStage::Flies(uint32_t ordinal) const {
+  return job_.data.tensor_sources[job_.catalog.tensors[ordinal]].producer != 0 &&
+         !job_.eager.HoldsTensor(ordinal);
+}
+
+Result<RawStage::Flight> RawStage::EnqueueCopies(uint64_t index, size_t first,
+                                                 io::WindowPool::Window window) {
+  const auto& catalog = job_.catalog;
+  const uint64_t begin = WindowBegin(index);
+  const uint64_t end = std::min(begin + window_bytes_, end_);
+  Flight flight;
+  Status status;
+  for (size_t i = first; i < catalog.raw_order.size() && status.ok(); ++i) {
+    const uint32_t ordinal = catalog.raw_order[i];
+    const uint64_t offset = catalog.offset[ordinal];
+    if (offset >= end) break;
+    if (!Flies(ordinal)) continue;
+    const uint32_t described = catalog.tensors[ordinal];
+    const uint64_t from = std::max(offset, begin);
+    const uint64_t bytes = std::min(offset + catalog.raw_bytes[ordinal], end) - from;
+    status = job_.device->Add(described, from - offset, window.bytes.subspan(from - begin, bytes));
+    flight.bytes += bytes;
+    if (job_.data.tensor_sources[described].capture == Capture::kAtSave) flight.direct += bytes;
+  }
+  auto marks = job_.device->FinishWindow();
+  DSCKPT_ASSIGN_OR_RETURN(flight.marks, std::move(marks));
+  if (!status.ok()) {
+    // The window is given away: what was enqueued before the failure must not write into it.
+    static_cast<void>(job_.device->Wait(flight.marks));
+    return status;
+  }
+  job_.AddEnqueued(flight.bytes);
+  return flight;
+}
+
+/// Also windows without device pieces take this way: the workers must get windows in file order.
+void RawStage::FillWhenLanded(uint64_t index, size_t first, io::WindowPool::Window window,
+                              Flight flight) {
+  const uint64_t bytes = flight.bytes, direct = flight.direct;
+  job_.core.landing.Add(
+      [this, marks = std::move(flight.marks)] { return job_.device->Wait(marks); },
+      [this, index, first, window, bytes, direct](Status status) {
+        if (!status.ok()) job_.Fail(std::move(status));
+        if (bytes != 0) job_.AddLanded(bytes, direct);
+        job_.core.workers->Run([this, index, first, window] {
+          Fill({.index = index}, first, window);
+          job_.FinishPending();
+        });
+      });
 }
 
 void RawStage::Fill(Task task, size_t first, io::WindowPool::Window window) {
   const auto start = Clock::now();
   const auto& catalog = job_.catalog;
-  const uint64_t begin = base_ + task.index * window_bytes_;
+  const uint64_t begin = WindowBegin(task.index);
   const uint64_t end = std::min(begin + window_bytes_, end_);
   uint64_t filled = begin;
   const auto zero_until = [&](uint64_t offset) {
@@ -143,6 +204,10 @@ void RawStage::FillChunk(Task& task, Segment segment) {
 }
 
 void RawStage::Copy(Task& task, const Segment& segment, format::ChunkHasher* hasher) {
+  if (Flies(segment.ordinal)) {
+    if (hasher != nullptr) hasher->Update(segment.out);
+    return;
+  }
   const uint32_t described = job_.catalog.tensors[segment.ordinal];
   bool eager = true;
   for (uint64_t done = 0; done < segment.out.size();) {
@@ -152,8 +217,9 @@ void RawStage::Copy(Task& task, const Segment& segment, format::ChunkHasher* has
     if (hasher != nullptr) hasher->Update(block);
     done += block.size();
   }
+  if (eager) return;
   task.captured += segment.out.size();
-  if (!eager && job_.data.tensor_sources[described].capture == Capture::kAtSave) {
+  if (job_.data.tensor_sources[described].capture == Capture::kAtSave) {
     task.direct += segment.out.size();
   }
 }

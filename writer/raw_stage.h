@@ -20,8 +20,9 @@ class RawStage {
  public:
   explicit RawStage(SaveHandle::Job& job);
 
-  /// Acquires every window in turn and hands it to a worker; returns when all are handed out or the
-  /// save stopped. The stage must stay live until the job's pending work is done.
+  /// Acquires every window in turn and hands it to a worker, after device copies into it have been
+  /// enqueued and are done; returns when all are handed out or the save stopped. The stage must
+  /// stay live until the job's pending work is done.
   void Dispatch();
 
  private:
@@ -46,6 +47,18 @@ class RawStage {
     uint64_t direct = 0;    // ... and those among them that Save() waits for.
   };
 
+  /// What devices copy into one window.
+  struct Flight {
+    std::vector<DeviceCapture::Mark> marks;
+    uint64_t bytes = 0;
+    uint64_t direct = 0;  // Of these, those that Save() waits for.
+  };
+
+  uint64_t WindowBegin(uint64_t index) const { return base_ + index * window_bytes_; }
+  Result<Flight> EnqueueCopies(uint64_t index, size_t first, io::WindowPool::Window window);
+  void FillWhenLanded(uint64_t index, size_t first, io::WindowPool::Window window, Flight flight);
+  /// True when a device copies the tensor straight into windows.
+  bool Flies(uint32_t ordinal) const;
   void Fill(Task task, size_t first, io::WindowPool::Window window);
   void FillTensor(Task& task, Segment segment);
   void FillChunk(Task& task, Segment segment);

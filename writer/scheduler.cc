@@ -74,6 +74,7 @@ void Scheduler::CancelNewestQueued(std::unique_lock<std::mutex>& lock) {
   const JobPtr job = std::move(raw_.queue.back());
   raw_.queue.pop_back();
   lock.unlock();
+  job->WaitNothingPending();  // Its at-save copies from devices may still fill the arena.
   Finish(job,
          Status(StatusCode::kCancelled, "save of '" + job->path + "' was replaced by a newer one"));
   lock.lock();
@@ -82,15 +83,12 @@ void Scheduler::CancelNewestQueued(std::unique_lock<std::mutex>& lock) {
 void Scheduler::Start(JobPtr job) { Push(raw_, std::move(job)); }
 
 void Scheduler::RunRaw(const JobPtr& job) {
-  const auto warn = [this](Status status) { core_.Emit(Event::Kind::kFallback, status); };
-  auto file = io::OutputFile::Create(job->path, core_.options.direct_io, warn);
-  if (file.ok()) {
-    job->file = std::move(file).value();
-    Status status = job->file->Reserve(job->total_bytes);
-    if (!status.ok()) job->Fail(std::move(status));
-  } else {
-    job->Fail(file.status());
-  }
+  // Reserving the file takes long enough to be worth doing beside the first copies.
+  job->AddPending();
+  core_.workers->Run([this, job = job.get()] {
+    OpenFile(*job);
+    job->FinishPending();
+  });
   Push(log_, job);
   Push(commit_, job);
   if (!job->stop) {
@@ -98,6 +96,18 @@ void Scheduler::RunRaw(const JobPtr& job) {
     job->raw_stage->Dispatch();
   }
   job->MarkRawDispatched();
+}
+
+void Scheduler::OpenFile(SaveHandle::Job& job) {
+  const auto warn = [this](Status status) { core_.Emit(Event::Kind::kFallback, status); };
+  auto file = io::OutputFile::Create(job.path, core_.options.direct_io, warn);
+  Status status = file.status();
+  if (file.ok()) {
+    status = (*file)->Reserve(job.total_bytes);
+    job.file = std::move(file).value();
+  }
+  if (!status.ok()) job.Fail(std::move(status));
+  job.MarkFileReady();
 }
 
 void Scheduler::RunLog(const JobPtr& job) {
@@ -144,6 +154,20 @@ Status Scheduler::Fence() {
   const auto start = Clock::now();
   for (const JobPtr& job : Active()) job->AwaitCapturedOrDone();
   core_.counters.fence_blocked_ns += NanosecondsSince(start);
+  return TakeUnseenFailure();
+}
+
+Status Scheduler::FenceOnStream(Stream stream) {
+  const auto start = Clock::now();
+  Status status;
+  for (const JobPtr& job : Active()) {
+    const auto device = job->AwaitOrderedOrDone();
+    if (device == nullptr) continue;
+    status = device->MakeWait(stream);
+    if (!status.ok()) break;
+  }
+  core_.counters.fence_blocked_ns += NanosecondsSince(start);
+  DSCKPT_RETURN_IF_ERROR(std::move(status));
   return TakeUnseenFailure();
 }
 

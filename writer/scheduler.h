@@ -33,6 +33,7 @@ class Scheduler {
   void Start(std::shared_ptr<SaveHandle::Job> job);
 
   Status Fence();
+  Status FenceOnStream(Stream stream);
   Status WaitDurable();
 
  private:
@@ -45,6 +46,7 @@ class Scheduler {
   void StartStage(Stage& stage, const char* name, void (Scheduler::*handle)(const JobPtr&));
   void Push(Stage& stage, JobPtr job);
   void RunRaw(const JobPtr& job);
+  void OpenFile(SaveHandle::Job& job);
   void RunLog(const JobPtr& job);
   void RunCommit(const JobPtr& job);
   void Finish(const JobPtr& job, Status status);
