@@ -17,11 +17,11 @@ namespace dsckpt::io {
 class DeviceBackend {
  public:
   using Event = void*;
-  /// One copy of a Gather() call.
+  /// One of several copies to the host.
   struct Piece {
     const void* from;  // Device memory.
-    std::byte* to;     // Host memory registered before.
-    uint32_t bytes;
+    std::byte* to;
+    uint64_t bytes;
   };
 
   virtual ~DeviceBackend() = default;
@@ -52,7 +52,10 @@ class DeviceBackend {
                             const void* from) = 0;
   virtual Status CopyToDevice(int device, Stream stream, void* to,
                               std::span<const std::byte> from) = 0;
-  /// Many small copies to the host in few launches; any alignment.
+  /// The same for several pieces at once, in any order among themselves.
+  virtual Status CopyAllToHost(int device, Stream stream, std::span<const Piece> pieces) = 0;
+  /// Many small copies to registered host memory in few launches; any alignment. REQUIRES: pieces
+  /// below 4 GiB.
   virtual Status Gather(int device, Stream stream, std::span<const Piece> pieces) = 0;
 };
 

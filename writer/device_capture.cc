@@ -87,53 +87,42 @@ Status DeviceCapture::BeginWindows() {
   return Status();
 }
 
-Status DeviceCapture::Add(uint32_t described, uint64_t begin, std::span<std::byte> out) {
+void DeviceCapture::Add(uint32_t described, uint64_t begin, std::span<std::byte> out) {
   Part& part = PartOf(described);
-  const std::byte* from = Source(described, begin);
-  if (out.size() <= kSmallPieceBytes) {
-    part.small.push_back({from, out.data(), static_cast<uint32_t>(out.size())});
-    return Status();
-  }
-  part.copied = true;
-  return queues_.backend().CopyToHost(part.queue->device, part.queue->copy, out, from);
+  auto& pieces = out.size() <= kSmallPieceBytes ? part.small : part.large;
+  pieces.push_back({Source(described, begin), out.data(), out.size()});
 }
 
-Status DeviceCapture::CopySmall(Part& part) {
-  for (const Piece& piece : part.small) {
-    DSCKPT_RETURN_IF_ERROR(queues_.backend().CopyToHost(part.queue->device, part.queue->copy,
-                                                        {piece.to, piece.bytes}, piece.from));
+Status DeviceCapture::EnqueuePart(Part& part, std::vector<Mark>& marks) {
+  const int device = part.queue->device;
+  if (part.small.size() <= kFewPieces || !queues_.pool_registered()) {
+    part.large.insert(part.large.end(), part.small.begin(), part.small.end());
+    part.small.clear();
   }
-  part.copied = part.copied || !part.small.empty();
+  if (!part.small.empty()) {
+    DSCKPT_RETURN_IF_ERROR(queues_.backend().Gather(device, part.queue->gather, part.small));
+    DSCKPT_ASSIGN_OR_RETURN(const Mark mark, MarkEnd(device, part.queue->gather, part.last_gather));
+    marks.push_back(mark);
+  }
+  if (!part.large.empty()) {
+    DSCKPT_RETURN_IF_ERROR(queues_.backend().CopyAllToHost(device, part.queue->copy, part.large));
+    DSCKPT_ASSIGN_OR_RETURN(const Mark mark, MarkEnd(device, part.queue->copy, part.last_copy));
+    marks.push_back(mark);
+  }
   return Status();
 }
 
-Result<std::vector<DeviceCapture::Mark>> DeviceCapture::FinishWindow() {
+Result<std::vector<DeviceCapture::Mark>> DeviceCapture::Enqueue() {
   std::vector<Mark> marks;
-  const auto finish = [&](int device, Part& part) -> Status {
-    const bool gather = part.small.size() > kFewPieces && queues_.pool_registered();
-    if (gather) {
-      DSCKPT_RETURN_IF_ERROR(queues_.backend().Gather(device, part.queue->gather, part.small));
-      DSCKPT_ASSIGN_OR_RETURN(const Mark mark,
-                              MarkEnd(device, part.queue->gather, part.last_gather));
-      marks.push_back(mark);
-    } else {
-      DSCKPT_RETURN_IF_ERROR(CopySmall(part));
-    }
-    if (part.copied) {
-      DSCKPT_ASSIGN_OR_RETURN(const Mark mark, MarkEnd(device, part.queue->copy, part.last_copy));
-      marks.push_back(mark);
-    }
-    return Status();
-  };
   Status failure;
   for (auto& [device, part] : parts_) {
-    Status status = finish(device, part);
+    Status status = EnqueuePart(part, marks);
     part.small.clear();
-    part.copied = false;
+    part.large.clear();
     if (!status.ok() && failure.ok()) failure = std::move(status);
   }
   if (failure.ok()) return marks;
-  // Nothing may write into the window once its failure is known, because the window is given away.
+  // Nothing may write into windows once their failure is known, because they are given away.
   for (auto& [device, part] : parts_) {
     for (const Stream stream : {part.queue->copy, part.queue->gather}) {
       Event unused;

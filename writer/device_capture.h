@@ -35,11 +35,11 @@ class DeviceCapture {
 
   /// Raw stage: enqueues what must come before the first window.
   Status BeginWindows();
-  /// Raw stage: one piece of the window being made.
-  Status Add(uint32_t described, uint64_t begin, std::span<std::byte> out);
-  /// Raw stage: enqueues the rest of the window's copies. Returns what to wait for before its bytes
-  /// may be used; on failure waits for what was enqueued.
-  Result<std::vector<Mark>> FinishWindow();
+  /// Raw stage: one piece of a window.
+  void Add(uint32_t described, uint64_t begin, std::span<std::byte> out);
+  /// Raw stage: enqueues the pieces added since the last call. Returns what to wait for before
+  /// their bytes may be used; on failure waits for what was enqueued.
+  Result<std::vector<Mark>> Enqueue();
 
   /// Log stage and its workers: reads a part of a tensor; blocks.
   Status Read(uint32_t described, uint64_t begin, std::span<std::byte> out);
@@ -61,8 +61,7 @@ class DeviceCapture {
   /// One device's part of the save.
   struct Part {
     const DeviceQueues::Queue* queue;
-    std::vector<Piece> small;  // Of the window being made.
-    bool copied = false;       // Large pieces of it were enqueued.
+    std::vector<Piece> small, large;  // Added and not enqueued.
     bool used_at_save = false;
     // Guarded by mutex_.
     bool read_ready = false;                     // `read` waits for the producers.
@@ -75,7 +74,7 @@ class DeviceCapture {
   Part& PartOf(uint32_t described);
   const std::byte* Source(uint32_t described, uint64_t begin) const;
   Status OrderAfterProducers(int device, Stream stream);
-  Status CopySmall(Part& part);
+  Status EnqueuePart(Part& part, std::vector<Mark>& marks);
   /// Marks the end of `stream`, also in `last`.
   Result<Mark> MarkEnd(int device, Stream stream, Event& last);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "dsckpt/limits.h"
 #include "writer/image_writer.h"
@@ -13,6 +14,10 @@ namespace {
 
 /// Copied and hashed in one go while it is in a core's cache.
 constexpr uint64_t kBlockBytes = 128 * kKiB;
+
+/// A driver takes about fifty marks that a host thread may sleep on before the next Record() blocks
+/// until one has passed, and with it the fence of the update.
+constexpr uint64_t kFlights = 24;
 
 constexpr uint64_t PageFloor(uint64_t offset) { return offset / kPageBytes * kPageBytes; }
 
@@ -29,34 +34,68 @@ RawStage::RawStage(SaveHandle::Job& job)
 }
 
 void RawStage::Dispatch() {
+  if (job_.device == nullptr) return DispatchHost();
+  Status status = job_.device->BeginWindows();
+  if (!status.ok()) return job_.Fail(std::move(status));
+  DispatchDevices();
+}
+
+template <typename Take>
+void RawStage::ForEachWindow(Take take) {
   const auto& catalog = job_.catalog;
-  if (job_.device != nullptr) {
-    Status status = job_.device->BeginWindows();
-    if (!status.ok()) return job_.Fail(std::move(status));
-  }
-  size_t first = 0;  // Into raw_order: the first tensor that reaches into the window.
+  size_t first = 0;
   for (uint64_t index = 0; index < carries_.size() && !job_.stop; ++index) {
     const uint64_t begin = WindowBegin(index);
     const auto ends_before = [&](uint32_t ordinal) {
       return catalog.offset[ordinal] + catalog.raw_bytes[ordinal] <= begin;
     };
     while (first < catalog.raw_order.size() && ends_before(catalog.raw_order[first])) ++first;
-    uint64_t waited_ns = 0;
-    const auto window = job_.core.pool->Acquire(io::WindowPool::Use::kRaw, &waited_ns);
-    job_.window_stall_ns += waited_ns;
-    job_.core.counters.window_stall_ns += waited_ns;
-    job_.AddPending();
-    if (job_.device == nullptr) {
-      job_.core.workers->Run([this, index, first, window] {
-        Fill({.index = index}, first, window);
-        job_.FinishPending();
-      });
-      continue;
-    }
-    auto flight = EnqueueCopies(index, first, window);
-    if (!flight.ok()) job_.Fail(flight.status());
-    FillWhenLanded(index, first, window, flight.ok() ? *std::move(flight) : Flight{});
+    take(index, first);
   }
+}
+
+io::WindowPool::Window RawStage::Acquire() {
+  uint64_t waited_ns = 0;
+  const auto window = job_.core.pool->Acquire(io::WindowPool::Use::kRaw, &waited_ns);
+  job_.window_stall_ns += waited_ns;
+  job_.core.counters.window_stall_ns += waited_ns;
+  return window;
+}
+
+void RawStage::RunFill(const Place& place) {
+  job_.core.workers->Run([this, place] {
+    Fill({.index = place.index}, place.first, place.window);
+    job_.FinishPending();
+  });
+}
+
+void RawStage::DispatchHost() {
+  ForEachWindow([this](uint64_t index, size_t first) {
+    const Place place{index, first, Acquire()};
+    job_.AddPending();
+    RunFill(place);
+  });
+}
+
+/// Windows go to the workers in file order, those without device pieces too: see Carry.
+void RawStage::DispatchDevices() {
+  const uint64_t flight_bytes = (end_ - base_) / kFlights;
+  Flight flight;
+  const auto launch = [&] {
+    if (!flight.places.empty()) Launch(std::exchange(flight, {}));
+  };
+  ForEachWindow([&](uint64_t index, size_t first) {
+    auto window = job_.core.pool->TryAcquire(io::WindowPool::Use::kRaw);
+    if (window.index < 0) {
+      // Never wait with a flight on the ground: its windows may be the ones to wait for.
+      launch();
+      window = Acquire();
+    }
+    job_.AddPending();
+    Board(flight, {index, first, window});
+    if (flight.places.size() * window_bytes_ >= flight_bytes) launch();
+  });
+  launch();
 }
 
 bool RawStage::Flies(uint32_t ordinal) const {
@@ -64,14 +103,11 @@ bool RawStage::Flies(uint32_t ordinal) const {
          !job_.eager.HoldsTensor(ordinal);
 }
 
-Result<RawStage::Flight> RawStage::EnqueueCopies(uint64_t index, size_t first,
-                                                 io::WindowPool::Window window) {
+void RawStage::Board(Flight& flight, Place place) {
   const auto& catalog = job_.catalog;
-  const uint64_t begin = WindowBegin(index);
+  const uint64_t begin = WindowBegin(place.index);
   const uint64_t end = std::min(begin + window_bytes_, end_);
-  Flight flight;
-  Status status;
-  for (size_t i = first; i < catalog.raw_order.size() && status.ok(); ++i) {
+  for (size_t i = place.first; i < catalog.raw_order.size(); ++i) {
     const uint32_t ordinal = catalog.raw_order[i];
     const uint64_t offset = catalog.offset[ordinal];
     if (offset >= end) break;
@@ -79,34 +115,29 @@ Result<RawStage::Flight> RawStage::EnqueueCopies(uint64_t index, size_t first,
     const uint32_t described = catalog.tensors[ordinal];
     const uint64_t from = std::max(offset, begin);
     const uint64_t bytes = std::min(offset + catalog.raw_bytes[ordinal], end) - from;
-    status = job_.device->Add(described, from - offset, window.bytes.subspan(from - begin, bytes));
+    job_.device->Add(described, from - offset, place.window.bytes.subspan(from - begin, bytes));
     flight.bytes += bytes;
     if (job_.data.tensor_sources[described].capture == Capture::kAtSave) flight.direct += bytes;
   }
-  auto marks = job_.device->FinishWindow();
-  DSCKPT_ASSIGN_OR_RETURN(flight.marks, std::move(marks));
-  if (!status.ok()) {
-    // The window is given away: what was enqueued before the failure must not write into it.
-    static_cast<void>(job_.device->Wait(flight.marks));
-    return status;
-  }
-  job_.AddEnqueued(flight.bytes);
-  return flight;
+  flight.places.push_back(place);
 }
 
-/// Also windows without device pieces take this way: the workers must get windows in file order.
-void RawStage::FillWhenLanded(uint64_t index, size_t first, io::WindowPool::Window window,
-                              Flight flight) {
-  const uint64_t bytes = flight.bytes, direct = flight.direct;
+void RawStage::Launch(Flight flight) {
+  auto marks = job_.device->Enqueue();
+  if (marks.ok()) {
+    job_.AddEnqueued(flight.bytes);
+  } else {
+    job_.Fail(marks.status());
+    flight.bytes = 0;
+  }
   job_.core.landing.Add(
-      [this, marks = std::move(flight.marks)] { return job_.device->Wait(marks); },
-      [this, index, first, window, bytes, direct](Status status) {
+      [this, marks = std::move(marks)] {
+        return marks.ok() ? job_.device->Wait(marks.value()) : Status();
+      },
+      [this, flight = std::move(flight)](Status status) {
         if (!status.ok()) job_.Fail(std::move(status));
-        if (bytes != 0) job_.AddLanded(bytes, direct);
-        job_.core.workers->Run([this, index, first, window] {
-          Fill({.index = index}, first, window);
-          job_.FinishPending();
-        });
+        if (flight.bytes != 0) job_.AddLanded(flight.bytes, flight.direct);
+        for (const Place& place : flight.places) RunFill(place);
       });
 }
 

@@ -47,16 +47,30 @@ class RawStage {
     uint64_t direct = 0;    // ... and those among them that Save() waits for.
   };
 
-  /// What devices copy into one window.
+  /// A window and the first tensor that reaches into it, a position in raw_order.
+  struct Place {
+    uint64_t index;
+    size_t first;
+    io::WindowPool::Window window;
+  };
+  /// Windows whose device copies are enqueued and waited for together.
   struct Flight {
-    std::vector<DeviceCapture::Mark> marks;
-    uint64_t bytes = 0;
+    std::vector<Place> places;
+    uint64_t bytes = 0;   // That devices copy.
     uint64_t direct = 0;  // Of these, those that Save() waits for.
   };
 
   uint64_t WindowBegin(uint64_t index) const { return base_ + index * window_bytes_; }
-  Result<Flight> EnqueueCopies(uint64_t index, size_t first, io::WindowPool::Window window);
-  void FillWhenLanded(uint64_t index, size_t first, io::WindowPool::Window window, Flight flight);
+  /// Calls `take` with every window's index and first tensor until the save stops.
+  template <typename Take>
+  void ForEachWindow(Take take);
+  void DispatchHost();
+  void DispatchDevices();
+  io::WindowPool::Window Acquire();
+  void Board(Flight& flight, Place place);
+  /// Enqueues a flight's copies; its windows go to the workers when they are done.
+  void Launch(Flight flight);
+  void RunFill(const Place& place);
   /// True when a device copies the tensor straight into windows.
   bool Flies(uint32_t ordinal) const;
   void Fill(Task task, size_t first, io::WindowPool::Window window);

@@ -181,7 +181,8 @@ class Engine {
   /// all their copies are queued: at once where the pool holds the state; else it blocks while
   /// storage makes room. Blocks as Fence() does for what is read by the host: lazily captured host
   /// tensors, and device tensors with an encoding. Null means the default stream of each device
-  /// that is read. kFailedPrecondition while a graph is captured from `stream`.
+  /// that is read. kFailedPrecondition while a graph is
+  /// captured from `stream` and copies are pending.
   Status FenceOnStream(Stream stream);
   /// The same as Fence().
   Status WaitCaptured() { return Fence(); }

@@ -146,6 +146,12 @@ class FakeDevices final : public io::DeviceBackend {
     Of(device, stream).Push([to, from] { std::memcpy(to, from.data(), from.size()); });
     return Status();
   }
+  Status CopyAllToHost(int device, Stream stream, std::span<const Piece> pieces) override {
+    for (const Piece& piece : pieces) {
+      DSCKPT_RETURN_IF_ERROR(CopyToHost(device, stream, {piece.to, piece.bytes}, piece.from));
+    }
+    return Status();
+  }
   Status Gather(int device, Stream stream, std::span<const Piece> pieces) override {
     ++gathers;
     Of(device, stream).Push([copies = std::vector<Piece>(pieces.begin(), pieces.end())] {
