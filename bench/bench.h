@@ -28,6 +28,8 @@ struct Result {
   /// Growth of the resident set at its peak, from before the engine or file existed: staging pool
   /// included, the caller's tensors not.
   uint64_t peak_extra_bytes = 0;
+  /// What explains the figure, for people.
+  std::string note = {};
 };
 
 using Results = std::vector<Result>;
@@ -42,6 +44,16 @@ dsckpt::Result<Results> RunVerify(const Options& options);
 dsckpt::Result<Results> RunOpen(const Options& options);
 /// Save() returning, for many lazily captured tensors: with a new layout and with the same again.
 dsckpt::Result<Results> RunReturn(const Options& options);
+
+/// Saves of GPU memory: Save() and FenceOnStream() returning; capture against one large copy to
+/// pinned memory; durable against the bare write loop. With a pool that holds the state, one of a
+/// quarter, and with 20,000 small tensors.
+dsckpt::Result<Results> RunGpuSave(const Options& options);
+/// Loads into GPU memory: cold against the bare read loop, page-cached against one large copy from
+/// pinned memory.
+dsckpt::Result<Results> RunGpuLoad(const Options& options);
+/// A training loop with checkpoints against one without, with large and small pools.
+dsckpt::Result<Results> RunGpuTrain(const Options& options);
 
 }  // namespace dsckpt::bench
 

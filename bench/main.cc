@@ -30,13 +30,13 @@ void PrintJson(const Result& r) {
 
 void PrintTable(const Results& results) {
   constexpr double kMega = 1e6;
-  fmt::print("{:<14}{:>12}{:>10}{:>12}{:>10}{:>12}{:>8}{:>16}\n", "workload", "MB", "tensors", "ms",
+  fmt::print("{:<20}{:>12}{:>10}{:>12}{:>10}{:>12}{:>8}{:>16}\n", "workload", "MB", "tensors", "ms",
              "MB/s", "limit ms", "ratio", "extra memory MB");
   for (const Result& r : results) {
-    fmt::print("{:<14}{:>12.1f}{:>10}{:>12.2f}{:>10.0f}{:>12.2f}{:>8}{:>16.1f}\n", r.workload,
+    fmt::print("{:<20}{:>12.1f}{:>10}{:>12.2f}{:>10.0f}{:>12.2f}{:>8}{:>16.1f}  {}\n", r.workload,
                static_cast<double>(r.bytes) / kMega, r.tensors, r.seconds * 1e3,
                static_cast<double>(r.bytes) / kMega / r.seconds, r.limit_seconds * 1e3,
-               Ratio(r, "-"), static_cast<double>(r.peak_extra_bytes) / kMega);
+               Ratio(r, "-"), static_cast<double>(r.peak_extra_bytes) / kMega, r.note);
   }
 }
 
@@ -45,6 +45,9 @@ dsckpt::Result<Results> Run(const std::string& workload, const Options& options)
   if (workload == "load") return RunLoad(options);
   if (workload == "verify") return RunVerify(options);
   if (workload == "open") return RunOpen(options);
+  if (workload == "gpu-save") return RunGpuSave(options);
+  if (workload == "gpu-load") return RunGpuLoad(options);
+  if (workload == "gpu-train") return RunGpuTrain(options);
   return RunReturn(options);
 }
 
@@ -53,9 +56,11 @@ int Main(int argc, char** argv) {
   Options options;
   bool json = false;
   CLI::App app("Measures dsckpt against what the hardware gives.");
-  app.add_option("workload", workload, "save, load, open, verify or return")
+  app.add_option("workload", workload,
+                 "save, load, open, verify, return, gpu-save, gpu-load or gpu-train")
       ->required()
-      ->check(CLI::IsMember({"save", "load", "open", "verify", "return"}));
+      ->check(CLI::IsMember(
+          {"save", "load", "open", "verify", "return", "gpu-save", "gpu-load", "gpu-train"}));
   app.add_option("--bytes", options.bytes, "tensor bytes of save, load and verify")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("4G");

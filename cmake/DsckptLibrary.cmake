@@ -1,7 +1,7 @@
 # dsckpt::dsckpt, the library that programs link, and its installation.
 
 add_library(dsckpt $<TARGET_OBJECTS:dsckpt_format> $<TARGET_OBJECTS:dsckpt_io> $<TARGET_OBJECTS:dsckpt_writer>
-            $<TARGET_OBJECTS:dsckpt_reader>)
+            $<TARGET_OBJECTS:dsckpt_reader> $<$<BOOL:${DSCKPT_WITH_CUDA}>:$<TARGET_OBJECTS:dsckpt_kernels>>)
 add_library(dsckpt::dsckpt ALIAS dsckpt)
 target_compile_features(dsckpt PUBLIC cxx_std_20)
 target_include_directories(dsckpt PUBLIC $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>
@@ -14,6 +14,13 @@ foreach(dependency xxhash zstd uring)
     target_link_libraries(dsckpt PRIVATE ${location})
   endif()
 endforeach()
+
+if(DSCKPT_WITH_CUDA)
+  find_library(DSCKPT_CUDART_LIBRARY cudart_static HINTS ${CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES} REQUIRED)
+  target_link_libraries(dsckpt PRIVATE ${DSCKPT_CUDART_LIBRARY} ${CMAKE_DL_LIBS} rt)
+  # What nvcc would add by itself for every program that links an object of its making.
+  set_target_properties(dsckpt PROPERTIES CUDA_RUNTIME_LIBRARY None)
+endif()
 
 include(CMakePackageConfigHelpers)
 install(TARGETS dsckpt EXPORT dsckptTargets)

@@ -168,8 +168,18 @@ Status AddTensor(Data& data, const Key& key, const TensorSource& source) {
   // Nothing to encode; and raw tensors are those that stock loaders see.
   if (record.raw_bytes == 0) encoding = Encoding::kRaw;
   record.strides_begin = Data::kContiguous;
+  const bool on_device = source.device != kHostMemory;
   if (!source.strides.empty()) {
     DSCKPT_RETURN_IF_ERROR(AddStrides(data, source, *dtype, record));
+  }
+  if (on_device && record.strides_begin != Data::kContiguous) {
+    return Status(StatusCode::kUnsupported,
+                  "device tensors with gaps or reordered dimensions cannot be captured: give a "
+                  "contiguous one");
+  }
+  if (on_device && record.raw_bytes > 0) {
+    DSCKPT_ASSIGN_OR_RETURN(record.producer,
+                            format::AddProducer(data, {source.device, source.stream}));
   }
   if (data.dims.size() + source.shape.size() > kMaxColumn) {
     return Status(StatusCode::kLimitExceeded, "all shapes together exceed 2^32 - 1 dimensions");
@@ -180,8 +190,8 @@ Status AddTensor(Data& data, const Key& key, const TensorSource& source) {
   record.data = source.data;
   record.dims_begin = static_cast<uint32_t>(data.dims.size());
   record.owner = AddOwner(data, source.owner);
-  record.capture =
-      record.raw_bytes <= format::kSmallTensorBytes ? Capture::kAtSave : source.capture;
+  const bool small = record.producer == 0 && record.raw_bytes <= format::kSmallTensorBytes;
+  record.capture = small ? Capture::kAtSave : source.capture;
   record.writable = source.writable;
   data.dims.insert(data.dims.end(), source.shape.begin(), source.shape.end());
   data.tensors.push_back({source.dtype, encoding, static_cast<uint8_t>(source.shape.size())});
@@ -332,6 +342,20 @@ const Status& Description::status() const { return data_->status; }
 }  // namespace dsckpt
 
 namespace dsckpt::format {
+
+Result<uint16_t> AddProducer(Data& data, const Data::Producer& producer) {
+  auto& all = data.producers;
+  // Tensors of one producer tend to follow one another.
+  auto found = std::find(all.rbegin(), all.rend(), producer);
+  if (found == all.rend()) {
+    if (all.size() >= std::numeric_limits<uint16_t>::max()) {
+      return Status(StatusCode::kLimitExceeded, "more than 65,535 devices and streams");
+    }
+    all.push_back(producer);
+    found = all.rbegin();
+  }
+  return static_cast<uint16_t>(all.rend() - found);
+}
 
 void Reserve(Description::Data& data, const DescriptionSize& size) {
   // Only on an empty description: exact reservations one after another would copy each time.

@@ -43,8 +43,15 @@ struct Description::Data {
     uint32_t dims_begin;     // in dims
     uint32_t strides_begin;  // in strides; kContiguous: none
     uint32_t owner;          // position in owners + 1; 0: none
+    uint16_t producer;       // position in producers + 1; 0: host memory
     Capture capture;         // effective: small host tensors are kAtSave
     bool writable;
+  };
+  /// Who writes device tensors: few, however many tensors there are.
+  struct Producer {
+    int device;
+    Stream stream;
+    bool operator==(const Producer&) const = default;
   };
   static constexpr uint32_t kContiguous = ~uint32_t{0};
   struct ObjectSourceRecord {
@@ -54,6 +61,7 @@ struct Description::Data {
     std::function<Status(std::span<const std::byte>)> restore;
   };
   std::vector<TensorSourceRecord> tensor_sources;
+  std::vector<Producer> producers;
   std::vector<int64_t> strides;
   std::vector<std::shared_ptr<const void>> owners;
   std::vector<ObjectSourceRecord> object_sources;
@@ -87,6 +95,8 @@ inline constexpr uint64_t kSmallTensorBytes = 256 * 1024;
 struct DescriptionSize {
   size_t tensors = 0, nodes = 0, dims = 0, name_bytes = 0, heap_bytes = 0;
 };
+/// Position + 1 of a producer, appended where it is new; kLimitExceeded beyond 65,535 of them.
+Result<uint16_t> AddProducer(Description::Data& data, const Description::Data::Producer& producer);
 /// Makes room for it: growing arrays step by step would touch several times the memory, which is
 /// what describing 100,000 tensors costs.
 void Reserve(Description::Data& data, const DescriptionSize& size);

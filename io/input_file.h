@@ -57,6 +57,8 @@ struct StreamOptions {
   uint64_t read_bytes = 4 * 1024 * 1024;
   /// Reads in flight or being consumed; memory is read_bytes * depth.
   unsigned depth = 16;
+  /// Called once with the memory of all reads before the first, and with the same after the last.
+  std::function<void(std::span<std::byte> memory)> before = {}, after = {};
   /// Refuse the page cache even where pages are resident (bench of cold reads).
   bool force_direct = false;
 };

@@ -121,6 +121,13 @@ WindowPool::Window WindowPool::Acquire(Use use, uint64_t* waited_ns) {
   return {self.granted, impl_->windows[static_cast<size_t>(self.granted)]};
 }
 
+WindowPool::Window WindowPool::TryAcquire(Use use) {
+  std::lock_guard lock(impl_->mutex);
+  if (!impl_->MayTake(use)) return {};
+  const int index = impl_->Take(use);
+  return {index, impl_->windows[static_cast<size_t>(index)]};
+}
+
 void WindowPool::Release(Use use, int index) {
   std::lock_guard lock(impl_->mutex);
   --impl_->held[Impl::Index(use)];

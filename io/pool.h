@@ -46,6 +46,8 @@ class WindowPool {
 
   /// Blocks until a window is free for `use`. Adds the time waited to *waited_ns when not null.
   Window Acquire(Use use, uint64_t* waited_ns = nullptr);
+  /// The same without waiting: index -1 when none is free for `use`.
+  Window TryAcquire(Use use);
   void Release(Use use, int index);
 
   int count() const;

@@ -79,8 +79,10 @@ class SpanStream {
     }
     OpenDirect();
     StartQueue(buffers);
+    if (options_.before && memory_) options_.before(memory_->bytes());
     RunThreads(buffers);
     queue_.reset();  // Waits for what a failure left in flight.
+    if (options_.after && memory_) options_.after(memory_->bytes());
     return failure_;
   }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dsckpt/limits.h"
+#include "reader/device_load.h"
 
 namespace dsckpt::reader {
 
@@ -89,13 +90,17 @@ void ChunkPlan::Append(const StoredItem& stored, uint32_t item) {
 }
 
 Status ReadChunks(const io::InputFile& input, const ChunkPlan& plan, int threads,
-                  const ChunkConsumer& consume) {
+                  const ChunkConsumer& consume, DeviceLoad* devices) {
   uint64_t total = 0;
   for (const io::ReadSpan& span : plan.spans) total += span.bytes;
   const bool small = plan.spans.size() == 1 || (plan.spans.size() <= 4 && total <= kMiB);
   if (!small) {
     io::StreamOptions options;
     options.threads = threads;
+    if (devices != nullptr) {
+      options.before = [&](std::span<std::byte> memory) { devices->Register(memory); };
+      options.after = [&](std::span<std::byte> memory) { devices->Unregister(memory); };
+    }
     return io::ReadSpans(
         input, plan.spans, options,
         [&](size_t i, std::span<const std::byte> bytes) { return consume(plan.chunks[i], bytes); });

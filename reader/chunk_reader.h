@@ -19,6 +19,8 @@
 
 namespace dsckpt::reader {
 
+class DeviceLoad;
+
 /// What one thread needs to check and decode chunks.
 struct Scratch {
   format::ChunkHasher hasher;
@@ -69,15 +71,16 @@ struct ChunkPlan {
   void Append(const StoredItem& stored, uint32_t item);
 };
 
-/// Runs the plan: in parallel, or on this thread when it is small.
+/// Runs the plan: in parallel, or on this thread when it is small. `devices`, where any take part,
+/// gets the read buffers to register.
 using ChunkConsumer = std::function<Status(ChunkRef, std::span<const std::byte> stored)>;
 Status ReadChunks(const io::InputFile& input, const ChunkPlan& plan, int threads,
-                  const ChunkConsumer& consume);
+                  const ChunkConsumer& consume, DeviceLoad* devices = nullptr);
 
 /// Where an item's elements go: contiguous at `data`, or strided.
 struct Destination {
   std::byte* data = nullptr;
-  std::optional<format::StridedView> strided;
+  std::optional<format::StridedView> strided = {};
 };
 
 /// Offset in the file of chunk `chunk`; linear in `chunk` for encoded items.

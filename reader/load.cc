@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "reader/chunk_reader.h"
+#include "reader/device_load.h"
 #include "reader/file_impl.h"
 
 namespace dsckpt {
@@ -75,6 +76,9 @@ Status CheckRequest(const File::Impl& impl, uint32_t tensor, const LoadRequest& 
   DSCKPT_ASSIGN_OR_RETURN(const StoredItem item, impl.ReadableTensor(tensor));
   if (request.data == nullptr && item.raw_bytes > 0) return Refused(item, "no destination");
   if (request.strides.empty()) return CheckContiguous(item, request);
+  if (request.device != kHostMemory) {
+    return Refused(item, "device memory must be contiguous: give no strides");
+  }
   return CheckStrided(item, impl.Info(tensor), request);
 }
 
@@ -108,7 +112,7 @@ Destination DestinationOf(const File::Impl& impl, uint32_t tensor, const LoadReq
 }
 
 Status LoadTargets(const File::Impl& impl, std::span<const LoadRequest> requests,
-                   std::span<const Target> targets, bool verify) {
+                   std::span<const Target> targets, bool verify, reader::DeviceLoad* devices) {
   ChunkPlan plan;
   plan.spans.reserve(targets.size());
   plan.chunks.reserve(targets.size());
@@ -125,11 +129,18 @@ Status LoadTargets(const File::Impl& impl, std::span<const LoadRequest> requests
         const StoredItem item = reader::TensorItem(impl.index, tensor);
         reader::ScratchPool::Lease lease(scratch);
         for (size_t i = ref.item; i < targets.size() && targets[i].tensor == tensor; ++i) {
-          const Destination to = DestinationOf(impl, tensor, requests[targets[i].request]);
+          const uint32_t request = targets[i].request;
+          if (requests[request].device != kHostMemory) {
+            DSCKPT_RETURN_IF_ERROR(
+                devices->PlaceChunk(item, ref.chunk, stored, request, verify, *lease));
+            continue;
+          }
+          const Destination to = DestinationOf(impl, tensor, requests[request]);
           DSCKPT_RETURN_IF_ERROR(reader::PlaceChunk(item, ref.chunk, stored, to, verify, *lease));
         }
         return Status();
-      });
+      },
+      devices);
 }
 
 Status LoadAll(const File::Impl& impl, std::span<const LoadRequest> requests,
@@ -139,7 +150,8 @@ Status LoadAll(const File::Impl& impl, std::span<const LoadRequest> requests,
                   std::to_string(requests.size()) + " load requests in one call");
   }
   DSCKPT_ASSIGN_OR_RETURN(const std::vector<Target> targets, Resolve(impl, requests));
-  return LoadTargets(impl, requests, targets, options.verify);
+  DSCKPT_ASSIGN_OR_RETURN(const auto devices, reader::DeviceLoad::Begin(requests));
+  return LoadTargets(impl, requests, targets, options.verify, devices.get());
 }
 
 }  // namespace

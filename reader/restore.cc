@@ -126,6 +126,11 @@ class Restorer {
       request.strides = std::span(wanted_.strides).subspan(source.strides_begin, info.shape.size());
       request.bytes = ~uint64_t{0};  // Its memory spans whatever the provider's strides reach.
     }
+    if (source.producer != 0) {
+      const auto [device, stream] = wanted_.producers[source.producer - 1];
+      request.device = device;
+      request.stream = stream;
+    }
     requests_.push_back(request);
   }
 

@@ -12,6 +12,8 @@
 #include "io/pool.h"
 #include "io/queue.h"
 #include "io/workers.h"
+#include "writer/device_queues.h"
+#include "writer/landing.h"
 
 namespace dsckpt {
 
@@ -26,10 +28,12 @@ inline uint64_t NanosecondsSince(Clock::time_point start) {
 struct Core {
   EngineOptions options;
   std::unique_ptr<io::WindowPool> pool;
-  // Destroyed in reverse: workers finish first (they submit writes), then the queue drains into the
-  // pool.
+  // Destroyed in reverse: what lands goes to the workers, workers submit writes, and the queue
+  // drains into the pool.
   std::unique_ptr<io::IoQueue> queue;
   std::unique_ptr<io::Workers> workers;
+  std::unique_ptr<DeviceQueues> devices;
+  Landing landing;
 
   struct Counters {
     std::atomic<uint64_t> saves_started{0}, saves_durable{0}, saves_failed{0}, layouts_reused{0};

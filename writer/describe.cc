@@ -5,6 +5,7 @@
 
 #include "format/header.h"
 #include "format/names.h"
+#include "io/device.h"
 
 namespace dsckpt {
 namespace {
@@ -39,6 +40,27 @@ void ShareCapture(const format::Catalog& catalog, Description::Data& data) {
   }
 }
 
+/// Puts the device's ordinal where providers left it to the runtime to know.
+Status ResolveDevices(Description::Data& data) {
+  const bool open = std::any_of(data.producers.begin(), data.producers.end(),
+                                [](const auto& p) { return p.device == kDeviceOfPointer; });
+  if (!open) return Status();
+  DSCKPT_ASSIGN_OR_RETURN(io::DeviceBackend* const backend, io::Devices());
+  for (uint32_t i = 0; i < data.tensor_sources.size(); ++i) {
+    auto& source = data.tensor_sources[i];
+    if (source.producer == 0) continue;
+    const auto [device, stream] = data.producers[source.producer - 1];
+    if (device != kDeviceOfPointer) continue;
+    const auto found = backend->DeviceOf(source.data);
+    if (!found.ok()) {
+      return Status(found.status().code(), "tensor '" + format::Printable(data.tensor_names[i]) +
+                                               "': " + found.status().message());
+    }
+    DSCKPT_ASSIGN_OR_RETURN(source.producer, format::AddProducer(data, {*found, stream}));
+  }
+  return Status();
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Described>> Describe(const StateProvider& provider,
@@ -48,6 +70,7 @@ Result<std::shared_ptr<Described>> Describe(const StateProvider& provider,
   auto described = std::make_shared<Described>();
   provider.Describe(described->description);
   DSCKPT_RETURN_IF_ERROR(described->description.status());
+  DSCKPT_RETURN_IF_ERROR(ResolveDevices(described->description.data()));
   const auto& data = std::as_const(*described).data();
   if (cached != nullptr &&
       format::CatalogHolds(*cached->catalog, cached->data(), data, shard, metadata)) {

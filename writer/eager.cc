@@ -54,18 +54,22 @@ bool EagerStore::CaptureItem(uint64_t bytes, uint32_t* first_piece, uint64_t* wa
 }
 
 uint64_t EagerStore::Capture(const Description::Data& data, const format::Catalog& catalog,
-                             uint64_t* waited_ns) {
+                             uint64_t* waited_ns, const DeviceCopy& device_copy) {
   tensor_piece_.assign(catalog.tensors.size(), kNone);
   object_piece_.assign(catalog.objects.size(), kNone);
   uint64_t direct = 0;
   const auto tensor = [&](uint32_t ordinal) {
     const auto& source = data.tensor_sources[catalog.tensors[ordinal]];
     if (source.capture != Capture::kAtSave || source.raw_bytes == 0) return;
+    const uint32_t described = catalog.tensors[ordinal];
+    const bool on_device = source.producer != 0;
     const bool fits = CaptureItem(source.raw_bytes, &tensor_piece_[ordinal], waited_ns,
                                   [&](uint64_t begin, std::span<std::byte> out) {
-                                    CopyFromMemory(data, catalog.tensors[ordinal], begin, out);
+                                    if (on_device) return device_copy(described, begin, out);
+                                    CopyFromMemory(data, described, begin, out);
                                   });
     if (!fits) direct += source.raw_bytes;
+    if (fits && on_device) device_bytes_ += source.raw_bytes;
   };
   for (uint32_t ordinal : catalog.raw_order) tensor(ordinal);
   for (const auto& item : catalog.log) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -23,9 +24,14 @@ class EagerStore {
   explicit EagerStore(io::WindowPool& pool) : pool_(pool) {}
   ~EagerStore() { Clear(); }
 
+  /// Enqueues the copy of a part of a device tensor; the bytes are there when the caller says so.
+  using DeviceCopy =
+      std::function<void(uint32_t described, uint64_t begin, std::span<std::byte> out)>;
   /// Copies the at-save items of `data` in file order. Returns the bytes left direct.
   uint64_t Capture(const Description::Data& data, const format::Catalog& catalog,
-                   uint64_t* waited_ns);
+                   uint64_t* waited_ns, const DeviceCopy& device_copy);
+
+  bool HoldsTensor(uint32_t ordinal) const { return tensor_piece_[ordinal] != kNone; }
 
   /// Copies [begin, begin + out.size()) of an item captured here into `out`; false when it is not
   /// here. Every byte must be taken once: a block returns to the pool when all of it was taken.
@@ -36,6 +42,8 @@ class EagerStore {
   void Clear();
 
   uint64_t captured_bytes() const { return captured_bytes_; }
+  /// Of these, those that devices copy.
+  uint64_t device_bytes() const { return device_bytes_; }
 
  private:
   struct Block {
@@ -61,7 +69,7 @@ class EagerStore {
   std::vector<Piece> pieces_;
   static constexpr uint32_t kNone = ~uint32_t{0};
   std::vector<uint32_t> tensor_piece_, object_piece_;  // By ordinal; kNone: not here.
-  uint64_t captured_bytes_ = 0;
+  uint64_t captured_bytes_ = 0, device_bytes_ = 0;
 };
 
 }  // namespace dsckpt

@@ -67,6 +67,11 @@ Result<std::unique_ptr<Core>> MakeCore(EngineOptions options) {
                                               warn));
   core->workers =
       std::make_unique<io::Workers>(io::WorkerCount(core->options.workers), "dsckpt-copy");
+  core->devices = std::make_unique<DeviceQueues>(*core->pool, warn);
+  if (const int device = core->options.register_pool_for; device != kHostMemory) {
+    DSCKPT_RETURN_IF_ERROR(core->devices->Open(device).status());
+    core->devices->RegisterPool(device);
+  }
   return core;
 }
 
@@ -117,13 +122,16 @@ Result<SaveHandle> Engine::Save(const std::string& path, const StateProvider& pr
   DSCKPT_ASSIGN_OR_RETURN(auto described, Describe(provider, options, impl_->cached.get()));
   if (impl_->cached && described->catalog == impl_->cached->catalog) ++core.counters.layouts_reused;
   auto job = std::make_shared<SaveHandle::Job>(core, absolute.string(), options, described);
+  if (!job->data.producers.empty()) {
+    DSCKPT_ASSIGN_OR_RETURN(job->device, DeviceCapture::Begin(*core.devices, job->data));
+  }
   // Admission comes before the arena: a save that waits for its turn must not hold memory the
   // others need.
   if (!impl_->scheduler->Admit(job)) return SaveHandle(job);
   impl_->cached = std::move(described);
   uint64_t arena_waited_ns = 0;
   job->Attempt([&] {
-    job->direct_at_save = job->eager.Capture(job->data, job->catalog, &arena_waited_ns);
+    job->CaptureAtSave(&arena_waited_ns);
     return Status();
   });
   const uint64_t eager_bytes = job->eager.captured_bytes();
@@ -139,6 +147,11 @@ Result<SaveHandle> Engine::Save(const std::string& path, const StateProvider& pr
 Status Engine::Fence() {
   if (impl_->InChild()) return InChildStatus();
   return impl_->scheduler->Fence();
+}
+
+Status Engine::FenceOnStream(Stream stream) {
+  if (impl_->InChild()) return InChildStatus();
+  return impl_->scheduler->FenceOnStream(stream);
 }
 
 Status Engine::WaitDurable() {

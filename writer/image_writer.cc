@@ -10,6 +10,10 @@ namespace dsckpt {
 
 void WriteWindow(SaveHandle::Job& job, io::WindowPool::Use use, io::WindowPool::Window window,
                  uint64_t bytes, uint64_t file_offset) {
+  if (!job.WaitFile()) {
+    job.core.pool->Release(use, window.index);
+    return;
+  }
   const uint64_t padded = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   std::memset(window.bytes.data() + bytes, 0, padded - bytes);
   job.AddPending();

@@ -14,7 +14,7 @@ namespace dsckpt {
 
 /// Queues the first `bytes` of a filled window (rounded up to a page: zero them first) as one write
 /// of the save's file and gives the window back when it completed. The save's pending count covers
-/// it.
+/// it. Of a save that has stopped nothing is written.
 void WriteWindow(SaveHandle::Job& job, io::WindowPool::Use use, io::WindowPool::Window window,
                  uint64_t bytes, uint64_t file_offset);
 

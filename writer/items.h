@@ -11,7 +11,7 @@
 namespace dsckpt {
 
 /// Bytes [begin, begin + out.size()) of the row-major image of tensor `described` (a position in
-/// the description), read from the caller's memory.
+/// the description), read from the caller's host memory.
 void CopyFromMemory(const Description::Data& data, uint32_t described, uint64_t begin,
                     std::span<std::byte> out);
 

@@ -23,6 +23,7 @@ SaveHandle::Job::Job(Core& core_in, std::string path_in, SaveOptions options_in,
     uncaptured += object.size;
     callbacks_left += object.write != nullptr;
   }
+  unordered = uncaptured;
   tensor_sums.resize(
       catalog.columns.tensors.chunk_end.empty() ? 0 : catalog.columns.tensors.chunk_end.back());
   log.resize(catalog.log.size());
@@ -54,15 +55,63 @@ void SaveHandle::Job::FinishPending() {
   if (--pending == 0) changed.notify_all();
 }
 
+void SaveHandle::Job::CaptureAtSave(uint64_t* waited_ns) {
+  const auto copy = [this](uint32_t tensor, uint64_t begin, std::span<std::byte> out) {
+    Status copied = device->CopyAtSave(tensor, begin, out);
+    if (!copied.ok()) Fail(std::move(copied));
+  };
+  direct_at_save = eager.Capture(data, catalog, waited_ns, copy);
+  AddCaptured(eager.captured_bytes() - eager.device_bytes(), 0);
+  if (eager.device_bytes() == 0) return;
+  auto marks = device->FinishAtSave();
+  if (!marks.ok()) Fail(marks.status());
+  const uint64_t bytes = eager.device_bytes();
+  at_save_landed = false;
+  AddEnqueued(bytes);
+  AddPending();
+  core.landing.Add(
+      [this, marks = std::move(marks)] {
+        return marks.ok() ? device->Wait(marks.value()) : marks.status();
+      },
+      [this, bytes](Status landed) {
+        if (!landed.ok()) Fail(std::move(landed));
+        AddLanded(bytes, 0);
+        {
+          std::lock_guard lock(mutex);
+          at_save_landed = true;
+          changed.notify_all();
+        }
+        FinishPending();
+      });
+}
+
 void SaveHandle::Job::AddCaptured(uint64_t bytes, uint64_t at_save_direct) {
+  Account(bytes, bytes, at_save_direct);
+}
+
+void SaveHandle::Job::AddEnqueued(uint64_t bytes) { Account(0, bytes, 0); }
+
+void SaveHandle::Job::AddLanded(uint64_t bytes, uint64_t at_save_direct) {
+  Account(bytes, 0, at_save_direct);
+}
+
+void SaveHandle::Job::Account(uint64_t bytes, uint64_t ordered, uint64_t at_save_direct) {
   captured_bytes += bytes;
   core.counters.captured_bytes += bytes;
   std::vector<std::shared_ptr<const void>> released;
   std::lock_guard lock(mutex);
   uncaptured -= bytes;
+  unordered -= ordered;
   direct_at_save -= at_save_direct;
   if (at_save_direct != 0 && direct_at_save == 0) changed.notify_all();
+  if (ordered != 0 && unordered == 0) changed.notify_all();
   released = CheckCaptured();
+}
+
+void SaveHandle::Job::MarkFileReady() {
+  std::lock_guard lock(mutex);
+  file_ready = true;
+  changed.notify_all();
 }
 
 void SaveHandle::Job::FinishCallback() {
@@ -105,11 +154,29 @@ void SaveHandle::Job::MarkDone(Status final_status) {
   sources.owners = {};
   sources.object_sources = {};
   std::shared_ptr<Described> released;
+  std::shared_ptr<DeviceCapture> device_released;
   std::lock_guard lock(mutex);
   if (!final_status.ok()) status = std::move(final_status);
   done = true;
   released.swap(described);
+  device_released.swap(device);
   changed.notify_all();
+}
+
+bool SaveHandle::Job::WaitFile() {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return file_ready; });
+  return !stop;
+}
+
+void SaveHandle::Job::WaitAtSaveLanded() {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return at_save_landed; });
+}
+
+void SaveHandle::Job::WaitNothingPending() {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return pending == 0; });
 }
 
 bool SaveHandle::Job::WaitRawDispatched() {
@@ -131,6 +198,12 @@ void SaveHandle::Job::WaitDirectCaptured() {
 void SaveHandle::Job::AwaitCapturedOrDone() {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return captured || done; });
+}
+
+std::shared_ptr<DeviceCapture> SaveHandle::Job::AwaitOrderedOrDone() {
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return unordered == 0 || done; });
+  return captured ? nullptr : device;
 }
 
 void SaveHandle::Job::AwaitDone() {

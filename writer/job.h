@@ -18,6 +18,7 @@
 #include "io/output_file.h"
 #include "writer/core.h"
 #include "writer/describe.h"
+#include "writer/device_capture.h"
 #include "writer/eager.h"
 #include "writer/guarded.h"
 
@@ -53,7 +54,8 @@ struct SaveHandle::Job {
   const Clock::time_point started = Clock::now();
 
   EagerStore eager;
-  std::unique_ptr<io::OutputFile> file;  // Made by the raw stage before anything is written.
+  std::shared_ptr<DeviceCapture> device;  // Null: no tensor lies on a device. Until done.
+  std::unique_ptr<io::OutputFile> file;   // There after WaitFile().
   std::vector<Hash128>
       tensor_sums;             // By chunk, tensors in ordinal order. Disjoint writes by workers.
   std::vector<LogRecord> log;  // As catalog.log.
@@ -78,8 +80,15 @@ struct SaveHandle::Job {
   /// One more or one fewer thing under way (window tasks, writes) that commit has to wait for.
   void AddPending(uint64_t count = 1);
   void FinishPending();
-  /// Source bytes of tensors or objects were read; `at_save` if Save() waits for them.
+  /// Inside Save(): makes or enqueues the at-save copies.
+  void CaptureAtSave(uint64_t* waited_ns);
+  /// Source bytes of tensors or objects were read; `at_save_direct` of them Save() waits for.
   void AddCaptured(uint64_t bytes, uint64_t at_save_direct);
+  /// Copies of so many bytes are enqueued on devices, so that a stream can wait for them; when they
+  /// are done, AddLanded() instead of AddCaptured().
+  void AddEnqueued(uint64_t bytes);
+  void AddLanded(uint64_t bytes, uint64_t at_save_direct);
+  void MarkFileReady();
   void MarkRawDispatched();
   void MarkLogDone();
   /// Final state. OK: durable. Gives back everything but the outcome, since callers may keep
@@ -92,10 +101,16 @@ struct SaveHandle::Job {
   /// The point after which Cancel() has no effect; false when the save stopped before.
   bool BeginPublishing();
 
+  bool WaitFile();          // False when the save stopped.
+  void WaitAtSaveLanded();  // The arena holds what was to be copied from devices.
+  void WaitNothingPending();
   bool WaitRawDispatched();   // False when the save stopped before.
   void WaitStagesIdle();      // Raw dispatched, log done, nothing pending.
   void WaitDirectCaptured();  // At-save sources that did not fit into the arena have been read.
   void AwaitCapturedOrDone();
+  /// Blocks until everything lazily captured was read by the host or is enqueued on a device;
+  /// returns what else to wait for on devices: null when there is nothing.
+  std::shared_ptr<DeviceCapture> AwaitOrderedOrDone();
   void AwaitDone();
   Status WaitCaptured();  // As SaveHandle: the caller has seen the error.
   Status WaitDone();
@@ -112,9 +127,10 @@ struct SaveHandle::Job {
   // Guarded by `mutex`.
   Status status;
   uint64_t pending = 0;
-  uint64_t uncaptured = 0;      // Source bytes still to be read.
+  uint64_t uncaptured = 0;      // Source bytes still to be read ...
+  uint64_t unordered = 0;       // ... and those among them that no device is to read yet.
   uint64_t direct_at_save = 0;  // Of these, at-save bytes that Save() waits for.
-  bool raw_dispatched = false, log_done = false;
+  bool file_ready = false, at_save_landed = true, raw_dispatched = false, log_done = false;
   uint64_t callbacks_left = 0;  // `write` callbacks that have not returned.
   bool captured = false, publishing = false, done = false, seen = false;
 
@@ -123,6 +139,7 @@ struct SaveHandle::Job {
   /// dropped after `mutex` was unlocked because their destructors are the caller's code. REQUIRES:
   /// mutex held.
   std::vector<std::shared_ptr<const void>> CheckCaptured();
+  void Account(uint64_t captured, uint64_t ordered, uint64_t at_save_direct);
 };
 
 }  // namespace dsckpt

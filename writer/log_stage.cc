@@ -51,6 +51,7 @@ LogStage::~LogStage() = default;
 
 void LogStage::Run() {
   const auto& catalog = job_.catalog;
+  job_.WaitAtSaveLanded();
   for (size_t i = 0; i < catalog.log.size() && !job_.stop; ++i) {
     const auto item = MakeItem(catalog.log[i]);
     WriteItem(item, job_.log[i]);
@@ -105,9 +106,14 @@ void LogStage::Read(const Item& item, uint64_t begin, std::span<std::byte> out) 
     if (!eager) std::memcpy(out.data(), bytes + begin, out.size());
   } else {
     eager = job_.eager.TakeTensor(item.ordinal, begin, out);
-    if (!eager) CopyFromMemory(job_.data, item.described, begin, out);
+    if (!eager && job_.data.tensor_sources[item.described].producer != 0) {
+      Status status = job_.device->Read(item.described, begin, out);
+      if (!status.ok()) job_.Fail(std::move(status));
+    } else if (!eager) {
+      CopyFromMemory(job_.data, item.described, begin, out);
+    }
   }
-  job_.AddCaptured(out.size(), item.at_save && !eager ? out.size() : 0);
+  if (!eager) job_.AddCaptured(out.size(), item.at_save ? out.size() : 0);
 }
 
 void LogStage::WriteRaw(const Item& item, LogRecord& record) {

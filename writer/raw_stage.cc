@@ -15,6 +15,10 @@ namespace {
 /// Copied and hashed in one go while it is in a core's cache.
 constexpr uint64_t kBlockBytes = 128 * kKiB;
 
+/// A driver takes about fifty marks that a host thread may sleep on before the next Record() blocks
+/// until one has passed, and with it the fence of the update.
+constexpr uint64_t kFlights = 24;
+
 constexpr uint64_t PageFloor(uint64_t offset) { return offset / kPageBytes * kPageBytes; }
 
 }  // namespace
@@ -27,30 +31,117 @@ RawStage::RawStage(SaveHandle::Job& job)
       carries_((end_ - base_ + window_bytes_ - 1) / window_bytes_) {}
 
 void RawStage::Dispatch() {
+  if (job_.device == nullptr) return DispatchHost();
+  Status status = job_.device->BeginWindows();
+  if (!status.ok()) return job_.Fail(std::move(status));
+  DispatchDevices();
+}
+
+template <typename Take>
+void RawStage::ForEachWindow(Take take) {
   const auto& catalog = job_.catalog;
-  size_t first = 0;  // Into raw_order: the first tensor that reaches into the window.
+  size_t first = 0;
   for (uint64_t index = 0; index < carries_.size() && !job_.stop; ++index) {
-    const uint64_t begin = base_ + index * window_bytes_;
+    const uint64_t begin = WindowBegin(index);
     const auto ends_before = [&](uint32_t ordinal) {
       return catalog.offset[ordinal] + catalog.raw_bytes[ordinal] <= begin;
     };
     while (first < catalog.raw_order.size() && ends_before(catalog.raw_order[first])) ++first;
-    uint64_t waited_ns = 0;
-    const auto window = job_.core.pool->Acquire(io::WindowPool::Use::kRaw, &waited_ns);
-    job_.window_stall_ns += waited_ns;
-    job_.core.counters.window_stall_ns += waited_ns;
-    job_.AddPending();
-    job_.core.workers->Run([this, index, first, window] {
-      Fill({.index = index}, first, window);
-      job_.FinishPending();
-    });
+    take(index, first);
   }
+}
+
+io::WindowPool::Window RawStage::Acquire() {
+  uint64_t waited_ns = 0;
+  const auto window = job_.core.pool->Acquire(io::WindowPool::Use::kRaw, &waited_ns);
+  job_.window_stall_ns += waited_ns;
+  job_.core.counters.window_stall_ns += waited_ns;
+  return window;
+}
+
+void RawStage::RunFill(const Place& place) {
+  job_.core.workers->Run([this, place] {
+    Fill({.index = place.index}, place.first, place.window);
+    job_.FinishPending();
+  });
+}
+
+void RawStage::DispatchHost() {
+  ForEachWindow([this](uint64_t index, size_t first) {
+    const Place place{index, first, Acquire()};
+    job_.AddPending();
+    RunFill(place);
+  });
+}
+
+/// Windows go to the workers in file order, those without device pieces too: see Carry.
+void RawStage::DispatchDevices() {
+  const uint64_t flight_bytes = (end_ - base_) / kFlights;
+  Flight flight;
+  const auto launch = [&] {
+    if (!flight.places.empty()) Launch(std::exchange(flight, {}));
+  };
+  ForEachWindow([&](uint64_t index, size_t first) {
+    auto window = job_.core.pool->TryAcquire(io::WindowPool::Use::kRaw);
+    if (window.index < 0) {
+      // Never wait with a flight on the ground: its windows may be the ones to wait for.
+      launch();
+      window = Acquire();
+    }
+    job_.AddPending();
+    Board(flight, {index, first, window});
+    if (flight.places.size() * window_bytes_ >= flight_bytes) launch();
+  });
+  launch();
+}
+
+bool RawStage::Flies(uint32_t ordinal) const {
+  return job_.data.tensor_sources[job_.catalog.tensors[ordinal]].producer != 0 &&
+         !job_.eager.HoldsTensor(ordinal);
+}
+
+void RawStage::Board(Flight& flight, Place place) {
+  const auto& catalog = job_.catalog;
+  const uint64_t begin = WindowBegin(place.index);
+  const uint64_t end = std::min(begin + window_bytes_, end_);
+  for (size_t i = place.first; i < catalog.raw_order.size(); ++i) {
+    const uint32_t ordinal = catalog.raw_order[i];
+    const uint64_t offset = catalog.offset[ordinal];
+    if (offset >= end) break;
+    if (!Flies(ordinal)) continue;
+    const uint32_t described = catalog.tensors[ordinal];
+    const uint64_t from = std::max(offset, begin);
+    const uint64_t bytes = std::min(offset + catalog.raw_bytes[ordinal], end) - from;
+    job_.device->Add(described, from - offset, place.window.bytes.subspan(from - begin, bytes));
+    flight.bytes += bytes;
+    if (job_.data.tensor_sources[described].capture == Capture::kAtSave) flight.direct += bytes;
+  }
+  flight.places.push_back(place);
+}
+
+void RawStage::Launch(Flight flight) {
+  auto marks = job_.device->Enqueue();
+  if (marks.ok()) {
+    job_.AddEnqueued(flight.bytes);
+  } else {
+    job_.Fail(marks.status());
+    flight.bytes = 0;
+  }
+  job_.core.landing.Add(
+      [this, marks = std::move(marks)] {
+        return marks.ok() ? job_.device->Wait(marks.value()) : Status();
+      },
+      [this, flight = std::move(flight)](Status status) {
+        if (!status.ok()) job_.Fail(std::move(status));
+        if (flight.bytes != 0) job_.AddLanded(flight.bytes, flight.direct);
+        for (const Place& place : flight.places) RunFill(place);
+      });
 }
 
 void RawStage::Fill(Task task, size_t first, io::WindowPool::Window window) {
   const auto start = Clock::now();
   const auto& catalog = job_.catalog;
-  const uint64_t begin = base_ + task.index * window_bytes_;
+  const uint64_t begin = WindowBegin(task.index);
   const uint64_t end = std::min(begin + window_bytes_, end_);
   uint64_t filled = begin;
   const auto zero_until = [&](uint64_t offset) {
@@ -142,6 +233,10 @@ void RawStage::FillChunk(Task& task, Segment segment) {
 }
 
 void RawStage::Copy(Task& task, const Segment& segment, format::ChunkHasher* hasher) {
+  if (Flies(segment.ordinal)) {
+    if (hasher != nullptr) hasher->Update(segment.out);
+    return;
+  }
   const uint32_t described = job_.catalog.tensors[segment.ordinal];
   bool eager = true;
   for (uint64_t done = 0; done < segment.out.size();) {
@@ -151,8 +246,9 @@ void RawStage::Copy(Task& task, const Segment& segment, format::ChunkHasher* has
     if (hasher != nullptr) hasher->Update(block);
     done += block.size();
   }
+  if (eager) return;
   task.captured += segment.out.size();
-  if (!eager && job_.data.tensor_sources[described].capture == Capture::kAtSave) {
+  if (job_.data.tensor_sources[described].capture == Capture::kAtSave) {
     task.direct += segment.out.size();
   }
 }

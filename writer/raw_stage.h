@@ -20,8 +20,9 @@ class RawStage {
  public:
   explicit RawStage(SaveHandle::Job& job);
 
-  /// Acquires every window in turn and hands it to a worker; returns when all are handed out or the
-  /// save stopped. The stage must stay live until the job's pending work is done.
+  /// Acquires every window in turn and hands it to a worker, after device copies into it have been
+  /// enqueued and are done; returns when all are handed out or the save stopped. The stage must
+  /// stay live until the job's pending work is done.
   void Dispatch();
 
  private:
@@ -47,6 +48,32 @@ class RawStage {
     format::ChunkHasher hasher = {};
   };
 
+  /// A window and the first tensor that reaches into it, a position in raw_order.
+  struct Place {
+    uint64_t index;
+    size_t first;
+    io::WindowPool::Window window;
+  };
+  /// Windows whose device copies are enqueued and waited for together.
+  struct Flight {
+    std::vector<Place> places;
+    uint64_t bytes = 0;   // That devices copy.
+    uint64_t direct = 0;  // Of these, those that Save() waits for.
+  };
+
+  uint64_t WindowBegin(uint64_t index) const { return base_ + index * window_bytes_; }
+  /// Calls `take` with every window's index and first tensor until the save stops.
+  template <typename Take>
+  void ForEachWindow(Take take);
+  void DispatchHost();
+  void DispatchDevices();
+  io::WindowPool::Window Acquire();
+  void Board(Flight& flight, Place place);
+  /// Enqueues a flight's copies; its windows go to the workers when they are done.
+  void Launch(Flight flight);
+  void RunFill(const Place& place);
+  /// True when a device copies the tensor straight into windows.
+  bool Flies(uint32_t ordinal) const;
   void Fill(Task task, size_t first, io::WindowPool::Window window);
   void FillTensor(Task& task, Segment segment);
   void FillChunk(Task& task, Segment segment);

@@ -6,6 +6,7 @@
 #include "format/checksum.h"
 #include "format/codec.h"
 #include "format/names.h"
+#include "io/device.h"
 #include "writer/commit.h"
 #include "writer/describe.h"
 #include "writer/items.h"
@@ -68,7 +69,7 @@ class SequentialSave {
       const auto& chunk_end = catalog_.columns.tensors.chunk_end;
       uint32_t sum = ordinal == 0 ? 0 : chunk_end[ordinal - 1];
       for (uint64_t begin = 0; begin < catalog_.raw_bytes[ordinal]; begin += kChunkBytes) {
-        const auto raw = ReadTensor(ordinal, begin);
+        DSCKPT_ASSIGN_OR_RETURN(const auto raw, ReadTensor(ordinal, begin));
         tensor_sums_[sum++] = format::HashChunk(raw);
         DSCKPT_RETURN_IF_ERROR(Write(raw));
       }
@@ -76,10 +77,18 @@ class SequentialSave {
     return Status();
   }
 
-  std::span<std::byte> ReadTensor(uint32_t ordinal, uint64_t begin) {
+  Result<std::span<std::byte>> ReadTensor(uint32_t ordinal, uint64_t begin) {
     const auto raw =
         std::span(buffer_).first(std::min(kChunkBytes, catalog_.raw_bytes[ordinal] - begin));
-    CopyFromMemory(data_, catalog_.tensors[ordinal], begin, raw);
+    const uint32_t described = catalog_.tensors[ordinal];
+    const auto& source = data_.tensor_sources[described];
+    if (source.producer == 0) {
+      CopyFromMemory(data_, described, begin, raw);
+      return raw;
+    }
+    const auto [device, stream] = data_.producers[source.producer - 1];
+    DSCKPT_RETURN_IF_ERROR(
+        io::ReadDevice(device, stream, static_cast<const std::byte*>(source.data) + begin, raw));
     return raw;
   }
 
@@ -131,8 +140,10 @@ class SequentialSave {
     }
     for (uint64_t begin = 0; begin < record.raw_bytes; begin += kChunkBytes) {
       const uint64_t bytes = std::min(kChunkBytes, record.raw_bytes - begin);
-      std::span<const std::byte> stored =
-          object != nullptr ? std::span(object + begin, bytes) : ReadTensor(item.ordinal, begin);
+      std::span<const std::byte> stored(object == nullptr ? nullptr : object + begin, bytes);
+      if (object == nullptr) {
+        DSCKPT_ASSIGN_OR_RETURN(stored, ReadTensor(item.ordinal, begin));
+      }
       record.sums.push_back(format::HashChunk(stored));
       if (encoding != Encoding::kRaw) {
         DSCKPT_ASSIGN_OR_RETURN(stored, encoder_.Encode(encoding, element_bytes, stored));

@@ -80,6 +80,7 @@ void Scheduler::CancelNewestQueued(std::unique_lock<std::mutex>& lock) {
   const JobPtr job = std::move(raw_.queue.back());
   raw_.queue.pop_back();
   lock.unlock();
+  job->WaitNothingPending();  // Its at-save copies from devices may still fill the arena.
   Finish(job,
          Status(StatusCode::kCancelled, "save of '" + job->path + "' was replaced by a newer one"));
   lock.lock();
@@ -88,7 +89,13 @@ void Scheduler::CancelNewestQueued(std::unique_lock<std::mutex>& lock) {
 void Scheduler::Start(JobPtr job) { Push(raw_, std::move(job)); }
 
 void Scheduler::RunRaw(const JobPtr& job) {
-  job->Attempt([&] { return OpenFile(*job); });
+  // Reserving the file takes long enough to be worth doing beside the first copies.
+  job->AddPending();
+  core_.workers->Run([this, job = job.get()] {
+    job->Attempt([&] { return OpenFile(*job); });
+    job->MarkFileReady();
+    job->FinishPending();
+  });
   Push(log_, job);
   Push(commit_, job);
   job->Attempt([&] {
@@ -160,6 +167,20 @@ Status Scheduler::Fence() {
   const auto start = Clock::now();
   for (const JobPtr& job : Active()) job->AwaitCapturedOrDone();
   core_.counters.fence_blocked_ns += NanosecondsSince(start);
+  return TakeUnseenFailure();
+}
+
+Status Scheduler::FenceOnStream(Stream stream) {
+  const auto start = Clock::now();
+  Status status;
+  for (const JobPtr& job : Active()) {
+    const auto device = job->AwaitOrderedOrDone();
+    if (device == nullptr) continue;
+    status = device->MakeWait(stream);
+    if (!status.ok()) break;
+  }
+  core_.counters.fence_blocked_ns += NanosecondsSince(start);
+  DSCKPT_RETURN_IF_ERROR(std::move(status));
   return TakeUnseenFailure();
 }
 

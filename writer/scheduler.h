@@ -36,6 +36,7 @@ class Scheduler {
   void Start(std::shared_ptr<SaveHandle::Job> job);
 
   Status Fence();
+  Status FenceOnStream(Stream stream);
   Status WaitDurable();
 
  private:

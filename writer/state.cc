@@ -261,6 +261,22 @@ void State::HostConst(std::string_view name, const void* data, DType dtype,
   impl_->AddItem(name, Impl::Kind::kTensor, impl_->tensors, std::move(source));
 }
 
+void State::Device(std::string_view name, void* data, DType dtype, std::span<const int64_t> shape,
+                   Stream stream, const DeviceOptions& options) {
+  TensorSource source;
+  source.data = data;
+  source.dtype = dtype;
+  source.shape = impl_->dimensions.Keep(shape);
+  impl_->size.dims += shape.size();
+  source.capture = options.capture;
+  source.encoding = options.encoding;
+  source.writable = true;
+  source.owner = options.owner;
+  source.device = options.device;
+  source.stream = stream;
+  impl_->AddItem(name, Impl::Kind::kTensor, impl_->tensors, std::move(source));
+}
+
 void State::AtSave(std::string_view name, void* data, uint64_t bytes) {
   impl_->AddItem(name, Impl::Kind::kMemory, impl_->memories,
                  Memory{std::string(name), data, bytes});

@@ -3,6 +3,7 @@
 
 /// Everything of dsckpt's C++ API.
 
+#include "dsckpt/device.h"
 #include "dsckpt/dtype.h"     // IWYU pragma: export
 #include "dsckpt/encoding.h"  // IWYU pragma: export
 #include "dsckpt/engine.h"    // IWYU pragma: export

@@ -20,8 +20,8 @@ namespace dsckpt {
 /// Something the caller may want to log. The library itself never prints.
 struct Event {
   enum class Kind {
-    kFallback,    ///< A faster way is not available here (ring, registration, O_DIRECT); the bytes
-                  ///< are the same.
+    kFallback,    ///< A faster way is not available here (ring, registration, O_DIRECT, pinned
+                  ///< memory); the bytes are the same.
     kSaveFailed,  ///< A background save failed; the same error is returned by the next wait.
     kDurability,  ///< Published, but the directory could not be synced, or need not be here.
   };
@@ -60,6 +60,10 @@ struct EngineOptions {
   IoBackend io = IoBackend::kAuto;
   /// Bypass the page cache where the file system allows it.
   bool direct_io = true;
+  /// Ordinal of a device that this process uses already: Create() registers the pool with the
+  /// device runtime, which takes up to half a second a GiB. kHostMemory: done by the first save of
+  /// device memory, behind the caller's back where nothing of it is captured at save.
+  int register_pool_for = kHostMemory;
   /// Called from engine threads, one call at a time. Must not call the engine.
   std::function<void(const Event&)> on_event = {};
 };
@@ -152,8 +156,8 @@ struct Statistics {
 /// prints, nor exits, nor handles signals.
 class Engine {
  public:
-  /// Errors: kInvalidArgument (options), kOutOfMemory (pool), kUnsupported (IoBackend::kUring where
-  /// there is none).
+  /// Errors: kInvalidArgument (options), kOutOfMemory (pool), kUnsupported (IoBackend::kUring or a
+  /// device where there is none).
   static Result<std::unique_ptr<Engine>> Create(EngineOptions options = {});
   ~Engine();
   Engine(const Engine&) = delete;
@@ -165,6 +169,8 @@ class Engine {
   /// The provider itself is not needed afterwards. Does no file I/O: errors returned here concern
   /// the description; those of destination and storage come from the handle and, once, from the
   /// engine's next wait if nobody saw them. A failure of an earlier save never affects this one.
+  /// Device tensors: kUnsupported where no device can be used (DeviceSupport()),
+  /// kFailedPrecondition while a graph is captured from one of their streams.
   Result<SaveHandle> Save(const std::string& path, const StateProvider& provider,
                           const SaveOptions& options = {});
 
@@ -172,6 +178,14 @@ class Engine {
   /// Free when no save is pending. Also returns, once, the error of a background save that nobody
   /// has looked at.
   Status Fence();
+  /// The same for device tensors, without stopping the host: what `stream` is given after this call
+  /// waits on the device until every pending save has read its device tensors. Returns as soon as
+  /// all their copies are queued: at once where the pool holds the state; else it blocks while
+  /// storage makes room. Blocks as Fence() does for what is read by the host: lazily captured host
+  /// tensors, and device tensors with an encoding. Null means the default stream of each device
+  /// that is read. kFailedPrecondition while a graph is
+  /// captured from `stream` and copies are pending.
+  Status FenceOnStream(Stream stream);
   /// The same as Fence().
   Status WaitCaptured() { return Fence(); }
   /// Blocks until every save is durable or failed; returns the first error nobody has looked at.

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "dsckpt/device.h"
 #include "dsckpt/dtype.h"
 #include "dsckpt/encoding.h"
 #include "dsckpt/provider.h"
@@ -111,8 +112,12 @@ struct LoadRequest {
   void* data = nullptr;
   /// Room at `data`; for a contiguous destination exactly the tensor's raw bytes.
   uint64_t bytes = 0;
-  /// Destination strides in elements; empty: contiguous, row-major.
+  /// Destination strides in elements; empty: contiguous, row-major. Device memory: empty.
   std::span<const int64_t> strides = {};
+  /// Where `data` lies: kHostMemory, kDeviceOfPointer or a device's ordinal. Device memory is
+  /// written after what `stream` holds when Load() is called, and before Load() returns.
+  int device = kHostMemory;
+  Stream stream = nullptr;
 };
 
 struct LoadOptions {
@@ -173,7 +178,8 @@ class File {
   Status ReadSlice(std::string_view name, std::span<const Range> box,
                    std::span<std::byte> out) const;
   /// Many tensors into caller memory: reads in file order, page cache where resident, O_DIRECT
-  /// where not, in parallel. On failure the destinations hold undefined bytes.
+  /// where not, in parallel. Into device memory through pinned buffers, reads and copies
+  /// overlapped. On failure the destinations hold undefined bytes.
   Status Load(std::span<const LoadRequest> requests, const LoadOptions& options = {}) const;
   /// An object's raw bytes, checksums checked.
   Result<std::vector<std::byte>> ReadObject(std::string_view name) const;

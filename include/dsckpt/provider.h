@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dsckpt/device.h"
 #include "dsckpt/dtype.h"
 #include "dsckpt/encoding.h"
 #include "dsckpt/status.h"
@@ -38,8 +39,8 @@ class Sink {
   virtual Status Write(std::span<const std::byte> bytes) = 0;
 };
 
-/// A tensor in host memory, as a provider describes it. Borrowed arrays (shape, strides) are copied
-/// by Description::Tensor; the elements are not.
+/// A tensor in host or device memory, as a provider describes it. Borrowed arrays (shape, strides)
+/// are copied by Description::Tensor; the elements are not.
 struct TensorSource {
   /// First element. Must stay live until captured, unless `owner` keeps it so. May be null for zero
   /// elements.
@@ -55,6 +56,18 @@ struct TensorSource {
   bool writable = false;
   /// Held by the engine until the tensor is captured. May be null.
   std::shared_ptr<const void> owner = {};
+  /// Where `data` lies: kHostMemory, kDeviceOfPointer, or the ordinal of a device, which saves
+  /// asking the runtime. Device tensors must be contiguous.
+  int device = kHostMemory;
+  /// Device tensors: the stream that wrote the tensor last. It is read as it is when this stream
+  /// has done what it holds at Save(). With Capture::kAtSave what the stream is given after Save()
+  /// waits on the device until the tensor was read; Save() does not.
+  ///
+  /// A caching allocator may hand freed memory to other work of the stream it was allocated on
+  /// while a copy from it still runs. `owner` prevents that: give whatever keeps the allocation.
+  /// Without an owner free the memory only after a fence (PyTorch: hold the tensor; record_stream
+  /// is not needed, since the copies' own streams stay unknown to the allocator).
+  Stream stream = nullptr;
 };
 
 /// Serialized bytes, as a provider describes them. Exactly one of `bytes` (with `size`) and `write`

@@ -22,6 +22,15 @@ struct HostOptions {
   std::shared_ptr<const void> owner = {};
 };
 
+/// How State::Device treats one tensor.
+struct DeviceOptions {
+  Capture capture = Capture::kUntilFence;
+  Encoding encoding = Encoding::kRaw;
+  /// Ordinal of the tensor's device, or kDeviceOfPointer: asked for at each save.
+  int device = kDeviceOfPointer;
+  std::shared_ptr<const void> owner = {};
+};
+
 /// The everyday provider: register memory once, then save and restore with the same object (design:
 /// one tree both ways). Names are paths: "adam/m" is key "m" in dict "adam"; a segment of decimal
 /// digits is an int key; "~0" means '~' and
@@ -47,6 +56,15 @@ class State final : public StateProvider {
   /// The same, read-only: it can be saved but not restored into.
   void HostConst(std::string_view name, const void* data, DType dtype,
                  std::span<const int64_t> shape, const HostOptions& options = {});
+  /// A tensor of device memory that `stream` writes; see TensorSource::stream. Captured lazily: it
+  /// must not change between Save() and the next Engine::FenceOnStream() or Fence(). Restoring
+  /// writes it after what `stream` holds.
+  void Device(std::string_view name, void* data, DType dtype, std::span<const int64_t> shape,
+              Stream stream, const DeviceOptions& options = {});
+  void Device(std::string_view name, void* data, DType dtype, std::initializer_list<int64_t> shape,
+              Stream stream, const DeviceOptions& options = {}) {
+    Device(name, data, dtype, std::span(shape.begin(), shape.size()), stream, options);
+  }
   /// A flat tensor of a vector or array: dtype and shape {size} follow from it.
   template <typename T>
   void Host(std::string_view name, std::span<T> elements, const HostOptions& options = {}) {

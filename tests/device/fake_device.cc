@@ -1,0 +1,252 @@
+#include "tests/device/fake_device.h"
+
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "io/device.h"
+
+using namespace dsckpt;
+
+namespace {
+
+/// A stream: what it holds runs in order on its own thread, whatever other streams do.
+class FakeStream {
+ public:
+  FakeStream() : thread_([this] { Work(); }) {}
+  ~FakeStream() {
+    {
+      std::lock_guard lock(mutex_);
+      closing_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  uint64_t Push(std::function<void()> work) {
+    std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(work));
+    changed_.notify_all();
+    return ++pushed_;
+  }
+  void WaitFor(uint64_t position) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_ >= position; });
+  }
+  uint64_t end() {
+    std::lock_guard lock(mutex_);
+    return pushed_;
+  }
+
+ private:
+  void Work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      auto work = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      work();
+      lock.lock();
+      ++done_;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  uint64_t pushed_ = 0, done_ = 0;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+struct FakeEvent {
+  std::mutex mutex;
+  FakeStream* stream = nullptr;
+  uint64_t position = 0;
+
+  void WaitHost() {
+    FakeStream* on = nullptr;
+    uint64_t until = 0;
+    {
+      std::lock_guard lock(mutex);
+      on = stream;
+      until = position;
+    }
+    if (on != nullptr) on->WaitFor(until);
+  }
+};
+
+/// Two devices whose memory is the host's.
+class FakeDevices final : public io::DeviceBackend {
+ public:
+  const char* name() const override { return "simulated"; }
+
+  Result<int> DeviceOf(const void* data) override {
+    std::lock_guard lock(mutex_);
+    for (const auto& [begin, block] : blocks_) {
+      if (data >= begin && data < begin + block.bytes) return block.device;
+    }
+    return Status(StatusCode::kInvalidArgument, "the pointer is not to device memory");
+  }
+  Status RegisterHost(int, std::span<std::byte>) override {
+    if (refuse_registration) return Status(StatusCode::kOutOfMemory, "no registration");
+    return Status();
+  }
+  void UnregisterHost(int, std::span<std::byte>) override {}
+  Result<Stream> CreateStream(int, bool) override { return static_cast<Stream>(new FakeStream); }
+  void DestroyStream(int, Stream stream) override { delete static_cast<FakeStream*>(stream); }
+  Result<Event> CreateEvent(int) override { return static_cast<Event>(new FakeEvent); }
+  void DestroyEvent(int, Event event) override { delete static_cast<FakeEvent*>(event); }
+  Status Record(int device, Event event, Stream stream) override {
+    auto* const e = static_cast<FakeEvent*>(event);
+    FakeStream& on = Of(device, stream);
+    std::lock_guard lock(e->mutex);
+    e->stream = &on;
+    e->position = on.end();
+    return Status();
+  }
+  Status Wait(int device, Stream stream, Event event) override {
+    // As on a device: what counts is the record at the time of this call.
+    auto* const e = static_cast<FakeEvent*>(event);
+    FakeStream* on = nullptr;
+    uint64_t position = 0;
+    {
+      std::lock_guard lock(e->mutex);
+      on = e->stream;
+      position = e->position;
+    }
+    if (on != nullptr) {
+      Of(device, stream).Push([on, position] { on->WaitFor(position); });
+    }
+    return Status();
+  }
+  Status Synchronize(int, Event event) override {
+    static_cast<FakeEvent*>(event)->WaitHost();
+    return Status();
+  }
+  Status CheckNotCapturing(int, Stream stream) override {
+    std::lock_guard lock(mutex_);
+    if (capturing.count(stream) == 0) return Status();
+    return Status(StatusCode::kFailedPrecondition, "a graph is being captured");
+  }
+  Status CopyToHost(int device, Stream stream, std::span<std::byte> to, const void* from) override {
+    if (fail_copies) return Status(StatusCode::kIoError, "simulated failure of a copy");
+    Of(device, stream).Push([to, from] { std::memcpy(to.data(), from, to.size()); });
+    return Status();
+  }
+  Status CopyToDevice(int device, Stream stream, void* to,
+                      std::span<const std::byte> from) override {
+    Of(device, stream).Push([to, from] { std::memcpy(to, from.data(), from.size()); });
+    return Status();
+  }
+  Status CopyAllToHost(int device, Stream stream, std::span<const Piece> pieces) override {
+    for (const Piece& piece : pieces) {
+      DSCKPT_RETURN_IF_ERROR(CopyToHost(device, stream, {piece.to, piece.bytes}, piece.from));
+    }
+    return Status();
+  }
+  Status Gather(int device, Stream stream, std::span<const Piece> pieces) override {
+    ++gathers;
+    Of(device, stream).Push([copies = std::vector<Piece>(pieces.begin(), pieces.end())] {
+      for (const Piece& piece : copies) std::memcpy(piece.to, piece.from, piece.bytes);
+    });
+    return Status();
+  }
+
+  FakeStream& Of(int device, Stream stream) {
+    if (stream != nullptr) return *static_cast<FakeStream*>(stream);
+    std::lock_guard lock(mutex_);
+    auto& slot = defaults_[device];
+    if (slot == nullptr) slot = std::make_unique<FakeStream>();
+    return *slot;
+  }
+  void* Allocate(int device, size_t bytes) {
+    auto* const memory = new std::byte[bytes];
+    std::lock_guard lock(mutex_);
+    blocks_[memory] = {device, bytes};
+    return memory;
+  }
+  void Free(void* memory) {
+    {
+      std::lock_guard lock(mutex_);
+      blocks_.erase(static_cast<std::byte*>(memory));
+    }
+    delete[] static_cast<std::byte*>(memory);
+  }
+
+  std::atomic<bool> refuse_registration{false}, fail_copies{false};
+  std::atomic<int> gathers{0};
+  std::set<Stream> capturing;
+
+ private:
+  struct Range {
+    int device;
+    size_t bytes;
+  };
+  std::mutex mutex_;
+  std::map<std::byte*, Range> blocks_;
+  std::map<int, std::unique_ptr<FakeStream>> defaults_;
+};
+
+}  // namespace
+
+struct FakeRig::Impl {
+  FakeDevices devices;
+};
+
+FakeRig::FakeRig() : impl_(std::make_unique<Impl>()) { io::ReplaceDevices(&impl_->devices); }
+FakeRig::~FakeRig() { io::ReplaceDevices(nullptr); }
+void* FakeRig::Allocate(int device, size_t bytes) { return impl_->devices.Allocate(device, bytes); }
+void FakeRig::Free(int, void* memory) { impl_->devices.Free(memory); }
+Stream FakeRig::NewStream(int device) { return impl_->devices.CreateStream(device, false).value(); }
+void FakeRig::DeleteStream(int device, Stream stream) {
+  impl_->devices.DestroyStream(device, stream);
+}
+void FakeRig::FillLater(int device, Stream stream, void* memory, size_t bytes, uint8_t value) {
+  impl_->devices.Of(device, stream).Push([=] { std::memset(memory, value, bytes); });
+}
+std::function<void()> FakeRig::Hold(int device, Stream stream) {
+  struct Gate {
+    std::mutex mutex;
+    std::condition_variable opened;
+    bool open = false;
+  };
+  auto gate = std::make_shared<Gate>();
+  impl_->devices.Of(device, stream).Push([gate] {
+    std::unique_lock lock(gate->mutex);
+    gate->opened.wait(lock, [&] { return gate->open; });
+  });
+  return [gate] {
+    std::lock_guard lock(gate->mutex);
+    gate->open = true;
+    gate->opened.notify_all();
+  };
+}
+void FakeRig::Synchronize(int device, Stream stream) {
+  FakeStream& on = impl_->devices.Of(device, stream);
+  on.WaitFor(on.end());
+}
+void FakeRig::Upload(int, void* to, std::span<const std::byte> from) {
+  std::memcpy(to, from.data(), from.size());
+}
+std::vector<std::byte> FakeRig::Download(int, const void* from, size_t bytes) {
+  const auto* const begin = static_cast<const std::byte*>(from);
+  return {begin, begin + bytes};
+}
+void FakeRig::RefuseRegistration() { impl_->devices.refuse_registration = true; }
+void FakeRig::FailCopies(bool fail) { impl_->devices.fail_copies = fail; }
+void FakeRig::SetCapturing(Stream stream, bool capturing) {
+  if (capturing) {
+    impl_->devices.capturing.insert(stream);
+  } else {
+    impl_->devices.capturing.erase(stream);
+  }
+}
+int FakeRig::gathers() const { return impl_->devices.gathers; }

@@ -1,0 +1,34 @@
+#ifndef DSCKPT_TESTS_DEVICE_FAKE_DEVICE_H_
+#define DSCKPT_TESTS_DEVICE_FAKE_DEVICE_H_
+
+#include "tests/device/rig.h"
+
+/// Two simulated devices, in host memory: each stream is a thread, so that a copy which does not
+/// wait for what it must wait for reads the wrong bytes, and thread sanitizers see it.
+class FakeRig final : public Rig {
+ public:
+  FakeRig();
+  ~FakeRig() override;
+  int count() const override { return 2; }
+  void* Allocate(int device, size_t bytes) override;
+  void Free(int device, void* memory) override;
+  dsckpt::Stream NewStream(int device) override;
+  void DeleteStream(int device, dsckpt::Stream stream) override;
+  void FillLater(int device, dsckpt::Stream stream, void* memory, size_t bytes,
+                 uint8_t value) override;
+  std::function<void()> Hold(int device, dsckpt::Stream stream) override;
+  void Synchronize(int device, dsckpt::Stream stream) override;
+  void Upload(int device, void* to, std::span<const std::byte> from) override;
+  std::vector<std::byte> Download(int device, const void* from, size_t bytes) override;
+
+  void RefuseRegistration();
+  void FailCopies(bool fail);
+  void SetCapturing(dsckpt::Stream stream, bool capturing);
+  int gathers() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+#endif  // DSCKPT_TESTS_DEVICE_FAKE_DEVICE_H_

@@ -1,0 +1,184 @@
+#include "writer/device_capture.h"
+
+#include <utility>
+
+namespace dsckpt {
+namespace {
+
+/// A copy engine needs 1-2 microseconds a copy, in which it moves about this much: below, one
+/// kernel that copies many pieces is faster (bench/RESULTS.md, "ablate").
+constexpr uint64_t kSmallPieceBytes = 64 * 1024;
+/// A launch costs as much as a few copies.
+constexpr size_t kFewPieces = 4;
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceCapture>> DeviceCapture::Begin(DeviceQueues& queues,
+                                                            const Description::Data& data) {
+  std::unique_ptr<DeviceCapture> capture(new DeviceCapture(queues, data));
+  DSCKPT_RETURN_IF_ERROR(capture->MarkProducers());
+  return capture;
+}
+
+Status DeviceCapture::MarkProducers() {
+  for (const auto& [device, stream] : data_.producers) {
+    // Producers whose device had to be asked for have been replaced (writer/describe.cc).
+    if (device == kDeviceOfPointer) {
+      producers_.push_back({device, stream, {}});
+      continue;
+    }
+    DSCKPT_ASSIGN_OR_RETURN(const DeviceQueues::Queue* const queue, queues_.Open(device));
+    parts_[device].queue = queue;
+    DSCKPT_RETURN_IF_ERROR(queues_.backend().CheckNotCapturing(device, stream));
+    DSCKPT_ASSIGN_OR_RETURN(const Event event, queues_.TakeEvent(device));
+    producers_.push_back({device, stream, event});
+    DSCKPT_RETURN_IF_ERROR(queues_.backend().Record(device, event.get(), stream));
+  }
+  return Status();
+}
+
+DeviceCapture::Part& DeviceCapture::PartOf(uint32_t described) {
+  return parts_.find(data_.producers[data_.tensor_sources[described].producer - 1].device)->second;
+}
+
+const std::byte* DeviceCapture::Source(uint32_t described, uint64_t begin) const {
+  return static_cast<const std::byte*>(data_.tensor_sources[described].data) + begin;
+}
+
+Status DeviceCapture::OrderAfterProducers(int device, Stream stream) {
+  for (const Producer& producer : producers_) {
+    if (producer.device != device) continue;
+    DSCKPT_RETURN_IF_ERROR(queues_.backend().Wait(device, stream, producer.event.get()));
+  }
+  return Status();
+}
+
+Status DeviceCapture::CopyAtSave(uint32_t described, uint64_t begin, std::span<std::byte> out) {
+  Part& part = PartOf(described);
+  const int device = part.queue->device;
+  if (!std::exchange(part.used_at_save, true)) {
+    queues_.RegisterPool(device);
+    DSCKPT_RETURN_IF_ERROR(OrderAfterProducers(device, part.queue->at_save));
+  }
+  return queues_.backend().CopyToHost(device, part.queue->at_save, out, Source(described, begin));
+}
+
+Result<std::vector<DeviceCapture::Mark>> DeviceCapture::FinishAtSave() {
+  std::vector<Mark> marks;
+  for (auto& [device, part] : parts_) {
+    if (!part.used_at_save) continue;
+    DSCKPT_ASSIGN_OR_RETURN(const Mark mark,
+                            MarkEnd(device, part.queue->at_save, part.last_at_save));
+    marks.push_back(mark);
+    for (const Producer& producer : producers_) {
+      if (producer.device != device) continue;
+      DSCKPT_RETURN_IF_ERROR(queues_.backend().Wait(device, producer.stream, mark.event.get()));
+    }
+  }
+  return marks;
+}
+
+Status DeviceCapture::BeginWindows() {
+  for (const auto& [device, part] : parts_) {
+    queues_.RegisterPool(device);
+    DSCKPT_RETURN_IF_ERROR(OrderAfterProducers(device, part.queue->copy));
+    DSCKPT_RETURN_IF_ERROR(OrderAfterProducers(device, part.queue->gather));
+  }
+  return Status();
+}
+
+void DeviceCapture::Add(uint32_t described, uint64_t begin, std::span<std::byte> out) {
+  Part& part = PartOf(described);
+  auto& pieces = out.size() <= kSmallPieceBytes ? part.small : part.large;
+  pieces.push_back({Source(described, begin), out.data(), out.size()});
+}
+
+Status DeviceCapture::EnqueuePart(Part& part, std::vector<Mark>& marks) {
+  const int device = part.queue->device;
+  if (part.small.size() <= kFewPieces || !queues_.pool_registered()) {
+    part.large.insert(part.large.end(), part.small.begin(), part.small.end());
+    part.small.clear();
+  }
+  if (!part.small.empty()) {
+    DSCKPT_RETURN_IF_ERROR(queues_.backend().Gather(device, part.queue->gather, part.small));
+    DSCKPT_ASSIGN_OR_RETURN(const Mark mark, MarkEnd(device, part.queue->gather, part.last_gather));
+    marks.push_back(mark);
+  }
+  if (!part.large.empty()) {
+    DSCKPT_RETURN_IF_ERROR(queues_.backend().CopyAllToHost(device, part.queue->copy, part.large));
+    DSCKPT_ASSIGN_OR_RETURN(const Mark mark, MarkEnd(device, part.queue->copy, part.last_copy));
+    marks.push_back(mark);
+  }
+  return Status();
+}
+
+Result<std::vector<DeviceCapture::Mark>> DeviceCapture::Enqueue() {
+  std::vector<Mark> marks;
+  Status failure;
+  for (auto& [device, part] : parts_) {
+    Status status = EnqueuePart(part, marks);
+    part.small.clear();
+    part.large.clear();
+    if (!status.ok() && failure.ok()) failure = std::move(status);
+  }
+  if (failure.ok()) return marks;
+  // Nothing may write into windows once their failure is known, because they are given away.
+  for (auto& [device, part] : parts_) {
+    for (const Stream stream : {part.queue->copy, part.queue->gather}) {
+      Event unused;
+      const auto mark = MarkEnd(device, stream, unused);
+      if (mark.ok()) static_cast<void>(Wait({*mark}));
+    }
+  }
+  return failure;
+}
+
+Status DeviceCapture::Read(uint32_t described, uint64_t begin, std::span<std::byte> out) {
+  Event done;
+  Part& part = PartOf(described);
+  const int device = part.queue->device;
+  {
+    // Encoders read from several threads: their copies and marks must not mix.
+    std::lock_guard lock(mutex_);
+    if (!std::exchange(part.read_ready, true)) {
+      DSCKPT_RETURN_IF_ERROR(OrderAfterProducers(device, part.queue->read));
+    }
+    DSCKPT_ASSIGN_OR_RETURN(done, queues_.TakeEvent(device));
+    Status status =
+        queues_.backend().CopyToHost(device, part.queue->read, out, Source(described, begin));
+    if (status.ok()) status = queues_.backend().Record(device, done.get(), part.queue->read);
+    if (!status.ok()) return status;
+  }
+  return Wait({{device, done}});
+}
+
+Result<DeviceCapture::Mark> DeviceCapture::MarkEnd(int device, Stream stream, Event& last) {
+  DSCKPT_ASSIGN_OR_RETURN(const Event event, queues_.TakeEvent(device));
+  DSCKPT_RETURN_IF_ERROR(queues_.backend().Record(device, event.get(), stream));
+  std::lock_guard lock(mutex_);
+  last = event;
+  return Mark{device, event};
+}
+
+Status DeviceCapture::Wait(const std::vector<Mark>& marks) {
+  Status failure;
+  for (const Mark& mark : marks) {
+    Status status = queues_.backend().Synchronize(mark.device, mark.event.get());
+    if (!status.ok() && failure.ok()) failure = std::move(status);
+  }
+  return failure;
+}
+
+Status DeviceCapture::MakeWait(Stream stream) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [device, part] : parts_) {
+    DSCKPT_RETURN_IF_ERROR(queues_.backend().CheckNotCapturing(device, stream));
+    for (const Event* event : {&part.last_copy, &part.last_gather, &part.last_at_save}) {
+      if (*event == nullptr) continue;
+      DSCKPT_RETURN_IF_ERROR(queues_.backend().Wait(device, stream, event->get()));
+    }
+  }
+  return Status();
+}
+
+}  // namespace dsckpt

@@ -1,0 +1,90 @@
+#ifndef DSCKPT_WRITER_DEVICE_CAPTURE_H_
+#define DSCKPT_WRITER_DEVICE_CAPTURE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "format/description.h"
+#include "writer/device_queues.h"
+
+namespace dsckpt {
+
+/// The device side of one save: what its copies wait for, the copies, and what waits for them.
+/// Each method names its thread; what is enqueued for one use runs in order.
+class DeviceCapture {
+ public:
+  /// A point on one of the device's streams.
+  struct Mark {
+    int device;
+    DeviceQueues::EventPtr event;
+  };
+
+  /// Inside Save(), on the caller's thread: marks where the producers' streams are now. Error:
+  /// kFailedPrecondition while a graph is captured from one of them.
+  static Result<std::unique_ptr<DeviceCapture>> Begin(DeviceQueues& queues,
+                                                      const Description::Data& data);
+  /// Inside Save(): enqueues the copy of a part of an at-save tensor to pool memory.
+  Status CopyAtSave(uint32_t described, uint64_t begin, std::span<std::byte> out);
+  /// Inside Save(), after them: the producers' streams wait for those copies. Returns what to wait
+  /// for before their bytes may be used.
+  Result<std::vector<Mark>> FinishAtSave();
+
+  /// Raw stage: enqueues what must come before the first window.
+  Status BeginWindows();
+  /// Raw stage: one piece of a window.
+  void Add(uint32_t described, uint64_t begin, std::span<std::byte> out);
+  /// Raw stage: enqueues the pieces added since the last call. Returns what to wait for before
+  /// their bytes may be used; on failure waits for what was enqueued.
+  Result<std::vector<Mark>> Enqueue();
+
+  /// Log stage and its workers: reads a part of a tensor; blocks.
+  Status Read(uint32_t described, uint64_t begin, std::span<std::byte> out);
+
+  /// Blocks until `marks` have passed.
+  Status Wait(const std::vector<Mark>& marks);
+  /// Makes `stream` wait for everything enqueued so far; see Engine::FenceOnStream.
+  Status MakeWait(Stream stream);
+
+ private:
+  using Event = DeviceQueues::EventPtr;
+  using Piece = io::DeviceBackend::Piece;
+  /// One producer's stream, and the point on it that copies wait for.
+  struct Producer {
+    int device;
+    Stream stream;
+    Event event;
+  };
+  /// One device's part of the save.
+  struct Part {
+    const DeviceQueues::Queue* queue;
+    std::vector<Piece> small, large;  // Added and not enqueued.
+    bool used_at_save = false;
+    // Guarded by mutex_.
+    bool read_ready = false;                     // `read` waits for the producers.
+    Event last_copy, last_gather, last_at_save;  // Marks that fences wait for.
+  };
+
+  DeviceCapture(DeviceQueues& queues, const Description::Data& data)
+      : queues_(queues), data_(data) {}
+  Status MarkProducers();
+  Part& PartOf(uint32_t described);
+  const std::byte* Source(uint32_t described, uint64_t begin) const;
+  Status OrderAfterProducers(int device, Stream stream);
+  Status EnqueuePart(Part& part, std::vector<Mark>& marks);
+  /// Marks the end of `stream`, also in `last`.
+  Result<Mark> MarkEnd(int device, Stream stream, Event& last);
+
+  DeviceQueues& queues_;
+  const Description::Data& data_;
+  std::vector<Producer> producers_;
+  std::map<int, Part> parts_;  // By device.
+  std::mutex mutex_;
+};
+
+}  // namespace dsckpt
+
+#endif  // DSCKPT_WRITER_DEVICE_CAPTURE_H_

@@ -1,0 +1,44 @@
+#ifndef DSCKPT_WRITER_LANDING_H_
+#define DSCKPT_WRITER_LANDING_H_
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "dsckpt/status.h"
+
+namespace dsckpt {
+
+/// Waits for device copies in the order given and passes on what they have filled. One thread: it
+/// starts with the first flight, so that engines without devices have none. Thread-safe.
+class Landing {
+ public:
+  Landing() = default;
+  /// Waits for what is under way.
+  ~Landing();
+  Landing(const Landing&) = delete;
+  Landing& operator=(const Landing&) = delete;
+
+  /// `wait` blocks until the copies are done; then `landed` is called with its result. Both on the
+  /// landing thread, one flight at a time.
+  void Add(std::function<Status()> wait, std::function<void(Status)> landed);
+
+ private:
+  struct Flight {
+    std::function<Status()> wait;
+    std::function<void(Status)> landed;
+  };
+  void Work();
+
+  std::mutex mutex_;
+  std::condition_variable more_;
+  std::deque<Flight> flights_;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace dsckpt
+
+#endif  // DSCKPT_WRITER_LANDING_H_
