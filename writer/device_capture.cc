@@ -5,8 +5,8 @@
 namespace dsckpt {
 namespace {
 
-/// A copy engine needs 1-2 microseconds a copy, in which it moves about this much: below, one
-/// kernel that copies many pieces is faster (bench/RESULTS.md, "ablate").
+/// What the bus moves in the microsecond or two that a copy of its own costs: below, one kernel that
+/// copies many pieces is faster.
 constexpr uint64_t kSmallPieceBytes = 64 * 1024;
 /// A launch costs as much as a few copies.
 constexpr size_t kFewPieces = 4;

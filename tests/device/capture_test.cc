@@ -151,10 +151,10 @@ TEST_CASE("C30: a save holds what the producer's stream had written") {
   CHECK(!alive.expired());
   open();
   Check(save.WaitCaptured());
-  CHECK(alive.expired());
   const Block reused(*rig, device, 3'000'000);
   rig->FillLater(device, stream.get(), reused.data(), reused.bytes(), kNew);
   Check(save.WaitDurable());
+  CHECK(alive.expired());
   rig->Synchronize(device, stream.get());
   CheckFilled(dir / "f", kOld);
 }
