@@ -26,9 +26,11 @@ std::thread StartThread(const char* name, std::function<void()> body) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   std::thread thread;
   try {
-    thread = std::thread(std::move(body));
     // The kernel refuses names of more than 15 bytes.
-    pthread_setname_np(thread.native_handle(), std::string(name).substr(0, 15).c_str());
+    thread = std::thread([name = std::string(name).substr(0, 15), body = std::move(body)] {
+      pthread_setname_np(pthread_self(), name.c_str());
+      body();
+    });
   } catch (const std::system_error&) {
     // Left without a thread: the caller sees joinable() == false.
   }

@@ -181,7 +181,8 @@ TEST_CASE("the dtype registry of the specification is the library's") {
 
 TEST_CASE("the worked layout of the specification is the vector's") {
   const std::string spec = ReadWholeFile(std::string(DSCKPT_SOURCE_DIR) + "/spec/format.md");
-  for (const Json& tensor : ReadJson(kVectors + "valid/layout")["tensors"]) {
+  const Json layout = ReadJson(kVectors + "valid/layout");
+  for (const Json& tensor : layout["tensors"]) {
     const uint64_t offset = tensor["offset"];
     const std::string row = "| `" + tensor["name"].get<std::string>() + "`";
     const std::string place = "listed | " + std::to_string(offset) + " | " +

@@ -88,7 +88,7 @@ File Saved(bool with_extra = false) {
     d.Object("stream", object);
     d.Attribute("step", Value(int64_t{7}));
     if (with_extra) {
-      const float other = 9;
+      static const float other = 9;  // Read after this function has returned.
       source.data = &other;
       source.shape = std::span(shape, 0);
       d.Tensor("extra", source);

@@ -201,6 +201,10 @@ TEST_CASE("C02 empty tensors keep their shapes and share nothing") {
 }
 
 TEST_CASE("C25 a tensor above 2 GiB, larger than one write may be", "[slow]") {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  WARN("skipped: takes minutes under a sanitizer");
+  return;
+#endif
   TempDir dir;
   const uint64_t bytes = 2 * kGiB + 64 * kMiB;
   // Untouched private pages read as zeros and take no memory.
