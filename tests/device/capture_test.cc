@@ -213,8 +213,8 @@ TEST_CASE("an at-save device tensor may change right after the save, in its stre
   const size_t large = GENERATE(size_t{100'003}, size_t{7'000'000});
   const Encoding encoding = GENERATE(Encoding::kRaw, Encoding::kZstd);
   const TempDir dir;
+  const Queue stream(*rig, 0);
   const Tensors tensors(*rig, 0, {large, 5, 70'000});
-  const Queue stream(*rig, 0);  // Goes first: what it still fills is the tensors' memory.
   State state;
   tensors.Register(state, stream.get(), {.capture = Capture::kAtSave, .encoding = encoding});
   const auto engine = MakeEngine({.pool_bytes = 8 * kMiB, .window_bytes = kMiB});

@@ -1,10 +1,12 @@
 #include "tests/device/fake_device.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -100,8 +102,20 @@ class FakeDevices final : public io::DeviceBackend {
     return Status();
   }
   void UnregisterHost(int, std::span<std::byte>) override {}
-  Result<Stream> CreateStream(int, bool) override { return static_cast<Stream>(new FakeStream); }
-  void DestroyStream(int, Stream stream) override { delete static_cast<FakeStream*>(stream); }
+  Result<Stream> CreateStream(int, bool) override {
+    auto stream = std::make_shared<FakeStream>();
+    std::lock_guard lock(mutex_);
+    streams_.insert(stream);
+    return static_cast<Stream>(stream.get());
+  }
+  void DestroyStream(int, Stream stream) override {
+    std::shared_ptr<FakeStream> ended;  // Joined when the lock is gone.
+    std::lock_guard lock(mutex_);
+    const auto same = [&](const auto& each) { return each.get() == stream; };
+    const auto found = std::find_if(streams_.begin(), streams_.end(), same);
+    ended = *found;
+    streams_.erase(found);
+  }
   Result<Event> CreateEvent(int) override { return static_cast<Event>(new FakeEvent); }
   void DestroyEvent(int, Event event) override { delete static_cast<FakeEvent*>(event); }
   Status Record(int device, Event event, Stream stream) override {
@@ -164,7 +178,10 @@ class FakeDevices final : public io::DeviceBackend {
     if (stream != nullptr) return *static_cast<FakeStream*>(stream);
     std::lock_guard lock(mutex_);
     auto& slot = defaults_[device];
-    if (slot == nullptr) slot = std::make_unique<FakeStream>();
+    if (slot == nullptr) {
+      slot = std::make_shared<FakeStream>();
+      streams_.insert(slot);
+    }
     return *slot;
   }
   void* Allocate(int device, size_t bytes) {
@@ -173,11 +190,15 @@ class FakeDevices final : public io::DeviceBackend {
     blocks_[memory] = {device, bytes};
     return memory;
   }
+  /// As on a device, waits for all that its streams hold: some of it may use the memory.
   void Free(void* memory) {
+    std::set<std::shared_ptr<FakeStream>> streams;
     {
       std::lock_guard lock(mutex_);
       blocks_.erase(static_cast<std::byte*>(memory));
+      streams = streams_;
     }
+    for (const auto& stream : streams) stream->WaitFor(stream->end());
     delete[] static_cast<std::byte*>(memory);
   }
 
@@ -192,7 +213,8 @@ class FakeDevices final : public io::DeviceBackend {
   };
   std::mutex mutex_;
   std::map<std::byte*, Range> blocks_;
-  std::map<int, std::unique_ptr<FakeStream>> defaults_;
+  std::map<int, std::shared_ptr<FakeStream>> defaults_;
+  std::set<std::shared_ptr<FakeStream>> streams_;
 };
 
 }  // namespace
