@@ -44,6 +44,7 @@ dsckpt::Result<Results> Run(const std::string& workload, const Options& options)
   if (workload == "save") return RunSave(options);
   if (workload == "load") return RunLoad(options);
   if (workload == "verify") return RunVerify(options);
+  if (workload == "merge") return RunMerge(options);
   if (workload == "open") return RunOpen(options);
   if (workload == "gpu-save") return RunGpuSave(options);
   if (workload == "gpu-load") return RunGpuLoad(options);
@@ -57,11 +58,11 @@ int Main(int argc, char** argv) {
   bool json = false;
   CLI::App app("Measures dsckpt against what the hardware gives.");
   app.add_option("workload", workload,
-                 "save, load, open, verify, return, gpu-save, gpu-load or gpu-train")
+                 "save, load, open, verify, merge, return, gpu-save, gpu-load or gpu-train")
       ->required()
-      ->check(CLI::IsMember(
-          {"save", "load", "open", "verify", "return", "gpu-save", "gpu-load", "gpu-train"}));
-  app.add_option("--bytes", options.bytes, "tensor bytes of save, load and verify")
+      ->check(CLI::IsMember({"save", "load", "open", "verify", "merge", "return", "gpu-save",
+                             "gpu-load", "gpu-train"}));
+  app.add_option("--bytes", options.bytes, "tensor bytes of save, load, verify and merge")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("4G");
   app.add_option("--tensors", options.tensors, "number of tensors (400; open, return: 100000)");

@@ -25,17 +25,20 @@ if(DSCKPT_WITH_URING)
   dsckpt_find_library(uring liburing.h uring liburing-dev)
 endif()
 
-# FlatBuffers is used header-only; flatc compiles the schema into the build tree.
+# FlatBuffers is used header-only; flatc compiles the schemas into the build tree.
 find_program(FLATC flatc)
 find_path(FLATBUFFERS_INCLUDE flatbuffers/flatbuffers.h)
 if(NOT FLATC OR NOT FLATBUFFERS_INCLUDE)
   message(FATAL_ERROR "flatc or flatbuffers/flatbuffers.h not found: install flatbuffers-compiler libflatbuffers-dev")
 endif()
-add_custom_command(
-  OUTPUT ${CMAKE_BINARY_DIR}/generated/index_generated.h
-  COMMAND ${FLATC} --cpp --scoped-enums -o ${CMAKE_BINARY_DIR}/generated ${CMAKE_SOURCE_DIR}/spec/index.fbs
-  DEPENDS ${CMAKE_SOURCE_DIR}/spec/index.fbs)
-add_custom_target(dsckpt_schema DEPENDS ${CMAKE_BINARY_DIR}/generated/index_generated.h)
+foreach(schema index manifest)
+  add_custom_command(
+    OUTPUT ${CMAKE_BINARY_DIR}/generated/${schema}_generated.h
+    COMMAND ${FLATC} --cpp --scoped-enums -o ${CMAKE_BINARY_DIR}/generated ${CMAKE_SOURCE_DIR}/spec/${schema}.fbs
+    DEPENDS ${CMAKE_SOURCE_DIR}/spec/index.fbs ${CMAKE_SOURCE_DIR}/spec/${schema}.fbs)
+endforeach()
+add_custom_target(dsckpt_schema DEPENDS ${CMAKE_BINARY_DIR}/generated/index_generated.h
+                                        ${CMAKE_BINARY_DIR}/generated/manifest_generated.h)
 add_library(dep_flatbuffers INTERFACE)
 target_include_directories(dep_flatbuffers SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/generated ${FLATBUFFERS_INCLUDE})
 add_dependencies(dep_flatbuffers dsckpt_schema)

@@ -23,6 +23,9 @@ if(DSCKPT_WITH_CUDA)
 endif()
 
 include(CMakePackageConfigHelpers)
+if(DSCKPT_WITH_MPI)
+  set(DSCKPT_FIND_MPI "find_dependency(MPI COMPONENTS CXX)")
+endif()
 install(TARGETS dsckpt EXPORT dsckptTargets)
 install(DIRECTORY include/dsckpt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT dsckptTargets NAMESPACE dsckpt:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/dsckpt)
@@ -30,6 +33,7 @@ write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/dsckptConfigVersion
 file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/dsckptConfig.cmake @ONLY CONTENT
 "include(CMakeFindDependencyMacro)
 find_dependency(Threads)
+@DSCKPT_FIND_MPI@
 include(\${CMAKE_CURRENT_LIST_DIR}/dsckptTargets.cmake)
 ")
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/dsckptConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/dsckptConfigVersion.cmake

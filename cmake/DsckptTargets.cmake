@@ -35,3 +35,8 @@ function(dsckpt_layer name)
   set_target_properties(dsckpt_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(dsckpt_${name} PRIVATE dsckpt_options ${ARGN})
 endfunction()
+
+# For tests that run ranks of MPI: as root in a container, and more ranks than cores. Other implementations than Open MPI
+# allow both anyway and do not know these.
+set(DSCKPT_MPI_TEST_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe)

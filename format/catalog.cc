@@ -8,6 +8,7 @@
 
 #include "dsckpt/limits.h"
 #include "format/catalog_items.h"
+#include "format/catalog_pieces.h"
 #include "format/checksum.h"
 #include "format/layout.h"
 #include "format/names.h"
@@ -53,6 +54,7 @@ class CatalogBuilder {
     FoldTies();
     FillTensorColumns();
     FillObjectColumns();
+    DSCKPT_RETURN_IF_ERROR(FillPieces(data_, out_));
     DSCKPT_RETURN_IF_ERROR(CheckIndexSize());
     DSCKPT_RETURN_IF_ERROR(PlaceRaw());
     MergeLog();
@@ -88,6 +90,11 @@ class CatalogBuilder {
 
   Status CheckPlain() const {
     if (!out_.objects.empty()) return PlainUnsupported(ObjectName(out_.objects[0]), "an object");
+    if (data_.pieces.size() > 0) {
+      return PlainUnsupported(
+          TensorName(data_.pieces.tensor[0]),
+          "part of logical tensor '" + Printable(data_.pieces.logical_names[0]) + "'");
+    }
     for (const uint32_t described : order_) {
       const auto& tensor = data_.tensors[described];
       if (tensor.encoding != Encoding::kRaw) {

@@ -69,6 +69,15 @@ bool Tied(const Data& data, uint32_t a, uint32_t b) {
   return std::equal(shape_a, shape_a + rank, shape_b) && SameStrides(data, a, data, b, rank);
 }
 
+bool SamePieces(const PieceColumns& a, const PieceColumns& b) {
+  return SameBytes(a.tensor, b.tensor) && SameNames(a.logical_names, b.logical_names) &&
+         SameBytes(a.logical_dim_end, b.logical_dim_end) &&
+         SameBytes(a.logical_dims, b.logical_dims) &&
+         SameBytes(a.element_offset, b.element_offset) && SameBytes(a.form, b.form) &&
+         SameBytes(a.bounds_end, b.bounds_end) && SameBytes(a.bounds, b.bounds) &&
+         SameBytes(a.replica_group, b.replica_group);
+}
+
 }  // namespace
 
 std::vector<uint32_t> SortedByName(const NameColumns& names) {
@@ -76,18 +85,20 @@ std::vector<uint32_t> SortedByName(const NameColumns& names) {
   std::iota(order.begin(), order.end(), 0);
   const auto by_name = [&names](uint32_t a, uint32_t b) { return names[a] < names[b]; };
   if (std::is_sorted(order.begin(), order.end(), by_name)) return order;
-  // Most comparisons end at the number, without a look at the names.
+  // Most comparisons end at the numbers, without a look at the names.
   struct Entry {
-    uint64_t leading;
+    uint64_t leading, second;
     uint32_t position;
   };
   const size_t common = CommonPrefix(names);
   std::vector<Entry> entries(names.size());
   for (uint32_t i = 0; i < names.size(); ++i) {
-    entries[i] = {Leading(names[i].substr(common)), i};
+    const std::string_view rest = names[i].substr(common);
+    entries[i] = {Leading(rest), Leading(rest.substr(std::min<size_t>(8, rest.size()))), i};
   }
   std::sort(entries.begin(), entries.end(), [&](const Entry& a, const Entry& b) {
-    return a.leading != b.leading ? a.leading < b.leading : by_name(a.position, b.position);
+    if (a.leading != b.leading) return a.leading < b.leading;
+    return a.second != b.second ? a.second < b.second : by_name(a.position, b.position);
   });
   std::transform(entries.begin(), entries.end(), order.begin(),
                  [](const Entry& entry) { return entry.position; });
@@ -144,9 +155,10 @@ bool SameMemory(const Data& a, const Data& b) {
 
 bool SameIdentity(const Data& a, const Data& b) {
   return SameNames(a.tensor_names, b.tensor_names) && SameBytes(a.tensors, b.tensors) &&
-         SameBytes(a.dims, b.dims) && SameNames(a.object_names, b.object_names) &&
-         SameBytes(a.objects, b.objects) && a.media_types == b.media_types &&
-         SameKeys(a.tree, b.tree) && SameKeys(a.attributes, b.attributes);
+         SameBytes(a.dims, b.dims) && SamePieces(a.pieces, b.pieces) &&
+         SameNames(a.object_names, b.object_names) && SameBytes(a.objects, b.objects) &&
+         a.media_types == b.media_types && SameKeys(a.tree, b.tree) &&
+         SameKeys(a.attributes, b.attributes);
 }
 
 }  // namespace dsckpt::format

@@ -74,6 +74,7 @@ IndexView ViewOf(const IndexColumns& columns) {
   view.object_media_type = columns.object_media_type;
   view.chunk_sums = columns.chunk_sums;
   view.stored_chunks = columns.stored_chunks;
+  view.pieces = ViewOf(columns.pieces);
   view.tree = ViewOf(columns.tree);
   view.attributes = ViewOf(columns.attributes);
   return view;

@@ -12,6 +12,8 @@
 #include "dsckpt/dtype.h"
 #include "dsckpt/encoding.h"
 #include "dsckpt/tree.h"
+#include "format/names_column.h"
+#include "format/pieces.h"
 
 // The index as structures: `...Columns` own their vectors (writers fill them), `...View` borrow
 // them (readers see a FlatBuffer or columns through the same eyes). Columns and their rules:
@@ -39,21 +41,6 @@ struct NodeRecord {
 constexpr uint64_t HeapRange(uint32_t offset, uint32_t length) {
   return offset | uint64_t{length} << 32;
 }
-
-struct NameColumns {
-  std::string bytes;
-  std::vector<uint32_t> ends;
-
-  uint32_t size() const { return static_cast<uint32_t>(ends.size()); }
-  std::string_view operator[](uint32_t i) const {
-    const uint32_t begin = i == 0 ? 0 : ends[i - 1];
-    return std::string_view(bytes).substr(begin, ends[i] - begin);
-  }
-  void Append(std::string_view name) {
-    bytes.append(name);
-    ends.push_back(static_cast<uint32_t>(bytes.size()));
-  }
-};
 
 struct PayloadColumns {
   std::vector<uint64_t> offset, raw_bytes, stored_bytes;
@@ -87,20 +74,8 @@ struct IndexColumns {
   std::vector<uint8_t> object_media_type;
   std::vector<Hash128> chunk_sums;
   std::vector<StoredChunk> stored_chunks;
+  PieceColumns pieces;
   TreeColumns tree, attributes;
-};
-
-struct NameView {
-  std::span<const char> bytes;
-  std::span<const uint32_t> ends;
-
-  uint32_t size() const { return static_cast<uint32_t>(ends.size()); }
-  std::string_view operator[](uint32_t i) const {
-    const uint32_t begin = i == 0 ? 0 : ends[i - 1];
-    return {bytes.data() + begin, ends[i] - begin};
-  }
-  /// Binary search by bytes.
-  std::optional<uint32_t> Find(std::string_view name) const;
 };
 
 struct PayloadView {
@@ -128,6 +103,7 @@ struct IndexView {
   std::span<const uint8_t> object_media_type;
   std::span<const Hash128> chunk_sums;
   std::span<const StoredChunk> stored_chunks;
+  PieceView pieces;
   TreeView tree, attributes;
 
   std::span<const int64_t> shape(uint32_t tensor) const {

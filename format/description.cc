@@ -177,6 +177,13 @@ Status AddTensor(Data& data, const Key& key, const TensorSource& source) {
                   "device tensors with gaps or reordered dimensions cannot be captured: give a "
                   "contiguous one");
   }
+  if (source.read) {
+    if (on_device || record.strides_begin != Data::kContiguous) {
+      return Invalid("a tensor made by a read callback is contiguous and in host memory");
+    }
+    data.readers.push_back(source.read);
+    record.reader = static_cast<uint32_t>(data.readers.size());
+  }
   if (on_device && record.raw_bytes > 0) {
     DSCKPT_ASSIGN_OR_RETURN(record.producer,
                             format::AddProducer(data, {source.device, source.stream}));
@@ -187,11 +194,18 @@ Status AddTensor(Data& data, const Key& key, const TensorSource& source) {
   const NodeRecord node{.kind = NodeKind::kTensor, .payload = data.tensors.size()};
   DSCKPT_RETURN_IF_ERROR(AppendName(data, key, data.tensor_names));
   DSCKPT_RETURN_IF_ERROR(AddNode(data, key, {}, node));
+  if (!source.pieces.empty() || data.default_pieces) {
+    const uint32_t last = data.tensor_names.size() - 1;
+    // A copy: a function of the caller's may describe more.
+    const std::string name(data.tensor_names[last]);
+    DSCKPT_RETURN_IF_ERROR(format::AddPieces(data, name, source));
+  }
   record.data = source.data;
   record.dims_begin = static_cast<uint32_t>(data.dims.size());
   record.owner = AddOwner(data, source.owner);
   const bool small = record.producer == 0 && record.raw_bytes <= format::kSmallTensorBytes;
   record.capture = small ? Capture::kAtSave : source.capture;
+  if (record.reader != 0) record.capture = Capture::kUntilFence;
   record.writable = source.writable;
   data.dims.insert(data.dims.end(), source.shape.begin(), source.shape.end());
   data.tensors.push_back({source.dtype, encoding, static_cast<uint8_t>(source.shape.size())});
@@ -331,6 +345,10 @@ Encoding Description::SetDefaultEncoding(Encoding encoding) {
     return data_->default_encoding;
   }
   return std::exchange(data_->default_encoding, encoding);
+}
+
+PiecesOf Description::SetDefaultPieces(PiecesOf pieces) {
+  return std::exchange(data_->default_pieces, std::move(pieces));
 }
 
 void Description::Fail(Status status) {

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dsckpt/provider.h"
@@ -32,6 +34,9 @@ struct Description::Data {
   format::NameColumns tensor_names;
   std::vector<TensorIdentity> tensors;
   std::vector<int64_t> dims;  // of all tensors, one after another
+  /// In the order described, checked one by one. `tensor` is a position in this description, piece
+  /// i has logical tensor i for itself: names repeat and are not sorted.
+  format::PieceColumns pieces;
   format::NameColumns object_names;
   std::vector<ObjectIdentity> objects;
   std::vector<std::string> media_types;  // in order of first use
@@ -43,6 +48,7 @@ struct Description::Data {
     uint32_t dims_begin;     // in dims
     uint32_t strides_begin;  // in strides; kContiguous: none
     uint32_t owner;          // position in owners + 1; 0: none
+    uint32_t reader;         // position in readers + 1; 0: memory
     uint16_t producer;       // position in producers + 1; 0: host memory
     Capture capture;         // effective: small host tensors are kAtSave
     bool writable;
@@ -62,6 +68,7 @@ struct Description::Data {
   };
   std::vector<TensorSourceRecord> tensor_sources;
   std::vector<Producer> producers;
+  std::vector<std::function<Status(uint64_t, std::span<std::byte>)>> readers;
   std::vector<int64_t> strides;
   std::vector<std::shared_ptr<const void>> owners;
   std::vector<ObjectSourceRecord> object_sources;
@@ -81,6 +88,7 @@ struct Description::Data {
   std::vector<Open> open;
   std::string prefix;  // "a/b/" of the open containers
   Encoding default_encoding = Encoding::kRaw;
+  PiecesOf default_pieces;
   Status status;
 };
 
@@ -97,6 +105,9 @@ struct DescriptionSize {
 };
 /// Position + 1 of a producer, appended where it is new; kLimitExceeded beyond 65,535 of them.
 Result<uint16_t> AddProducer(Description::Data& data, const Description::Data::Producer& producer);
+/// Appends the pieces of a tensor, or those that the default gives it; kInvalidArgument names the
+/// piece and the rule that it breaks. `name`: the tensor's.
+Status AddPieces(Description::Data& data, std::string_view name, const TensorSource& source);
 /// Makes room for it: growing arrays step by step would touch several times the memory, which is
 /// what describing 100,000 tensors costs.
 void Reserve(Description::Data& data, const DescriptionSize& size);

@@ -3,85 +3,25 @@
 #include <string>
 
 #include "dsckpt/limits.h"
-#include "format/index_records.h"
+#include "format/flatbuffer_build.h"
 #include "format/layout.h"
 
 namespace dsckpt::format {
 namespace {
 
 using flatbuffers::Offset;
-using flatbuffers::Vector;
-using Builder = flatbuffers::FlatBufferBuilder;
+using format::Bound;
 
-// The builder's memory is the vector that EncodeIndex returns: no second copy of a large index.
-class VectorAllocator final : public flatbuffers::Allocator {
- public:
-  explicit VectorAllocator(std::vector<std::byte>& memory) : memory_(memory) {}
-  // Called once: the builder's initial size is an upper bound.
-  uint8_t* allocate(size_t size) override {
-    memory_.resize(size);
-    return reinterpret_cast<uint8_t*>(memory_.data());
-  }
-  void deallocate(uint8_t*, size_t) override {}
-
- private:
-  std::vector<std::byte>& memory_;
-};
-
-// A vector's length field, and the alignment before and after it.
-constexpr uint64_t kVectorOverhead = 16;
-// The ten tables with their vtables, the root offset and the identifier: about 400 bytes.
+// The tables with their vtables, the root offset and the identifier: about 500 bytes.
 constexpr uint64_t kTablesBound = 1024;
-
-template <typename V>
-uint64_t Bound(const V& column) {
-  return column.size() * sizeof(column[0]) + kVectorOverhead;
-}
-
-uint64_t Bound(const NameColumns& names) { return Bound(names.bytes) + Bound(names.ends); }
 
 uint64_t Bound(const PayloadColumns& payload) {
   return Bound(payload.offset) + Bound(payload.raw_bytes) + Bound(payload.stored_bytes) +
          Bound(payload.encoding) + Bound(payload.chunk_end) + Bound(payload.stored_chunk_end);
 }
 
-uint64_t Bound(const std::vector<std::string>& strings) {
-  uint64_t bytes = kVectorOverhead;
-  // An offset, and a text with its NUL.
-  for (const std::string& text : strings) bytes += text.size() + kVectorOverhead + 5;
-  return bytes;
-}
-
 uint64_t Bound(const TreeColumns& tree) {
   return Bound(tree.nodes) + Bound(tree.heap) + Bound(tree.tags);
-}
-
-template <typename T>
-auto Scalars(Builder& builder, const std::vector<T>& column) {
-  return builder.CreateVector(column.data(), column.size());
-}
-
-auto Bytes(Builder& builder, const std::string& bytes) {
-  return builder.CreateVector(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-}
-
-template <typename Stored, typename Record>
-auto Structs(Builder& builder, const std::vector<Record>& column) {
-  return builder.CreateVectorOfStructs(reinterpret_cast<const Stored*>(column.data()),
-                                       column.size());
-}
-
-auto Strings(Builder& builder, const std::vector<std::string>& strings) {
-  std::vector<Offset<flatbuffers::String>> offsets;
-  offsets.reserve(strings.size());
-  for (const std::string& text : strings) offsets.push_back(builder.CreateString(text));
-  return builder.CreateVector(offsets);
-}
-
-auto Names(Builder& builder, const NameColumns& names) {
-  const auto bytes = Bytes(builder, names.bytes);
-  const auto ends = Scalars(builder, names.ends);
-  return fbs::CreateNames(builder, bytes, ends);
 }
 
 auto Payload(Builder& builder, const PayloadColumns& payload) {
@@ -117,6 +57,12 @@ auto Objects(Builder& builder, const IndexColumns& columns) {
   return fbs::CreateObjects(builder, names, media_type, payload);
 }
 
+Offset<fbs::Pieces> Pieces(Builder& builder, const PieceColumns& pieces) {
+  // No table for nothing: most shards have no pieces.
+  if (pieces.size() == 0 && pieces.logical_names.size() == 0) return 0;
+  return BuildPieces(builder, pieces);
+}
+
 Offset<fbs::Tree> Tree(Builder& builder, const TreeColumns& tree) {
   if (tree.nodes.empty()) return 0;
   const auto nodes = Structs<fbs::Node>(builder, tree.nodes);
@@ -133,6 +79,7 @@ void Build(Builder& builder, const IndexColumns& columns) {
   const auto objects = Objects(builder, columns);
   const auto chunk_sums = Structs<fbs::Hash128>(builder, columns.chunk_sums);
   const auto stored_chunks = Structs<fbs::StoredChunk>(builder, columns.stored_chunks);
+  const auto pieces = Pieces(builder, columns.pieces);
   const auto tree = Tree(builder, columns.tree);
   const auto attributes = Tree(builder, columns.attributes);
   fbs::IndexBuilder index(builder);
@@ -143,6 +90,7 @@ void Build(Builder& builder, const IndexColumns& columns) {
   index.add_objects(objects);
   index.add_chunk_sums(chunk_sums);
   index.add_stored_chunks(stored_chunks);
+  if (!pieces.IsNull()) index.add_pieces(pieces);
   if (!tree.IsNull()) index.add_tree(tree);
   if (!attributes.IsNull()) index.add_attributes(attributes);
   builder.Finish(index.Finish(), fbs::IndexIdentifier());
@@ -156,7 +104,8 @@ uint64_t IndexBytesBound(const IndexColumns& columns) {
          Bound(columns.tensor_dtype) + Bound(columns.dim_end) + Bound(columns.dims) +
          Bound(columns.tensors) + Bound(columns.objects) + Bound(columns.alias_target) +
          Bound(columns.object_media_type) + Bound(columns.chunk_sums) +
-         Bound(columns.stored_chunks) + Bound(columns.tree) + Bound(columns.attributes);
+         Bound(columns.stored_chunks) + Bound(columns.pieces) + Bound(columns.tree) +
+         Bound(columns.attributes);
 }
 
 Result<std::vector<std::byte>> EncodeIndex(const IndexColumns& columns) {
@@ -171,8 +120,7 @@ Result<std::vector<std::byte>> EncodeIndex(const IndexColumns& columns) {
   VectorAllocator allocator(memory);
   Builder builder(AlignUp(bound, 8), &allocator);
   Build(builder, columns);
-  // The builder fills its memory from the end.
-  memory.erase(memory.begin(), memory.end() - builder.GetSize());
+  KeepBuilt(builder, memory);
   return memory;
 }
 

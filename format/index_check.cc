@@ -5,22 +5,15 @@
 
 #include "dsckpt/limits.h"
 #include "format/checksum.h"
-#include "format/names.h"
+#include "format/column_check.h"
+#include "format/piece_check.h"
 
 namespace dsckpt::format {
 namespace {
 
-std::string Item(std::string_view kind, const NameView& names, uint32_t i) {
-  return std::string(kind) + " '" + Printable(names[i]) + "'";
-}
+constexpr std::string_view kPart = "index";
 
-struct ColumnLength {
-  std::string_view name;
-  size_t expected;
-  size_t found;
-};
-
-Status CheckLengths(const IndexView& index) {
+Status CheckColumnLengths(const IndexView& index) {
   const size_t tensors = index.tensor_names.size();
   const size_t objects = index.object_names.size();
   const ColumnLength columns[] = {
@@ -41,66 +34,7 @@ Status CheckLengths(const IndexView& index) {
       {"objects.chunk_end", objects, index.objects.chunk_end.size()},
       {"objects.stored_chunk_end", objects, index.objects.stored_chunk_end.size()},
   };
-  for (const ColumnLength& column : columns) {
-    if (column.found != column.expected) {
-      return IndexError(column.name, "entries", column.expected, column.found);
-    }
-  }
-  return {};
-}
-
-// True when no byte needs a closer look: all ASCII, no NUL. Auto-vectorizes, so that a million
-// plain names cost one pass over their bytes.
-bool PlainAscii(std::span<const char> bytes) {
-  unsigned suspicious = 0;
-  for (const char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    suspicious |= static_cast<unsigned>(byte == 0) | static_cast<unsigned>(byte >= 0x80);
-  }
-  return suspicious == 0;
-}
-
-Status CheckName(std::string_view kind, std::string_view name) {
-  const Status status = CheckItemName(name);
-  if (status.ok()) return {};
-  return IndexError(std::string(kind) + " '" + Printable(name) + "'", "name", "a legal item name",
-                    status.message());
-}
-
-Status CheckEnds(const NameView& names, const std::string& kind) {
-  uint32_t begin = 0;
-  for (uint32_t i = 0; i < names.size(); ++i) {
-    const uint32_t end = names.ends[i];
-    if (end < begin || end > names.bytes.size()) {
-      return IndexError(kind + " name " + std::to_string(i), "end",
-                        std::to_string(begin) + " to " + std::to_string(names.bytes.size()),
-                        std::to_string(end));
-    }
-    begin = end;
-  }
-  if (begin != names.bytes.size()) {
-    return IndexError(kind + " names", "bytes", begin, names.bytes.size());
-  }
-  return {};
-}
-
-Status CheckNames(const NameView& names, const std::string& kind) {
-  DSCKPT_RETURN_IF_ERROR(CheckEnds(names, kind));
-  const bool plain = PlainAscii(names.bytes);
-  std::string_view previous;
-  for (uint32_t i = 0; i < names.size(); ++i) {
-    const std::string_view name = names[i];
-    if (i > 0 && previous >= name) {
-      return IndexError(Item(kind, names, i), "name",
-                        "above '" + Printable(previous) + "' in byte order", "not above it");
-    }
-    // Reserved names begin with an underscore (format/names.h).
-    if (!plain || name.empty() || name[0] == '_' || name.size() > kMaxNameBytes) {
-      DSCKPT_RETURN_IF_ERROR(CheckName(kind, name));
-    }
-    previous = name;
-  }
-  return {};
+  return CheckLengths(kPart, columns);
 }
 
 Status CheckDisjoint(const NameView& a, std::string_view a_kind, const NameView& b,
@@ -108,7 +42,7 @@ Status CheckDisjoint(const NameView& a, std::string_view a_kind, const NameView&
   for (uint32_t i = 0, j = 0; i < a.size() && j < b.size();) {
     const int order = a[i].compare(b[j]);
     if (order == 0) {
-      return IndexError(Item(a_kind, a, i), "name", "unique among all items",
+      return IndexError(ItemTitle(a_kind, a, i), "name", "unique among all items",
                         "the same name on " + std::string(b_kind) + " " + std::to_string(j));
     }
     (order < 0 ? i : j) += 1;
@@ -116,72 +50,31 @@ Status CheckDisjoint(const NameView& a, std::string_view a_kind, const NameView&
   return {};
 }
 
-Status CheckDTypes(std::span<const DTypeRecord> dtypes) {
-  if (dtypes.size() > kMaxDistinctTypes) {
-    return IndexError("dtypes", "entries", "at most " + std::to_string(kMaxDistinctTypes),
-                      std::to_string(dtypes.size()));
-  }
-  for (size_t i = 0; i < dtypes.size(); ++i) {
-    const DTypeRecord& dtype = dtypes[i];
-    const std::string where = "dtype " + std::to_string(dtype.code);
-    if (dtype.block_elements == 0) return IndexError(where, "block_elements", "at least 1", "0");
-    if (dtype.block_bytes == 0) return IndexError(where, "block_bytes", "at least 1", "0");
-    if (const auto known = FindDType(DType{dtype.code});
-        known &&
-        dtype != DTypeRecord{dtype.code, known->bits, known->block_elements, known->block_bytes}) {
-      return IndexError(where, "description", "that of " + std::string(known->name),
-                        std::to_string(dtype.block_elements) + " elements in " +
-                            std::to_string(dtype.block_bytes) + " bytes");
-    }
-    const auto same = [&](const DTypeRecord& other) { return other.code == dtype.code; };
-    if (std::any_of(dtypes.begin(), dtypes.begin() + i, same)) {
-      return IndexError(where, "entries", 1, 2);
-    }
-  }
-  return {};
-}
-
-// As TensorBytes(), without its messages. False on overflow, a negative dimension or a cut block.
-bool ShapeBytes(std::span<const int64_t> shape, const DTypeRecord& dtype, uint64_t& bytes) {
-  int64_t nonzero = 1;
-  bool empty = false;
-  for (const int64_t dim : shape) {
-    if (dim < 0 || (dim > 0 && __builtin_mul_overflow(nonzero, dim, &nonzero))) return false;
-    empty |= dim == 0;
-  }
-  uint64_t blocks = empty ? 0 : static_cast<uint64_t>(nonzero);
-  if (dtype.block_elements != 1) {
-    if (blocks % dtype.block_elements != 0) return false;
-    blocks /= dtype.block_elements;
-  }
-  return !__builtin_mul_overflow(blocks, uint64_t{dtype.block_bytes}, &bytes);
-}
-
 Status CheckShapes(const IndexView& index) {
   uint32_t begin = 0;
   for (uint32_t i = 0; i < index.tensor_names.size(); ++i) {
     const uint32_t end = index.dim_end[i];
     if (end < begin || end > index.dims.size() || end - begin > kMaxRank) {
-      return IndexError(Item("tensor", index.tensor_names, i), "dim_end",
+      return IndexError(ItemTitle("tensor", index.tensor_names, i), "dim_end",
                         std::to_string(begin) + " to " +
                             std::to_string(std::min(begin + kMaxRank, index.dims.size())),
                         std::to_string(end));
     }
     if (index.tensor_dtype[i] >= index.dtypes.size()) {
-      return IndexError(Item("tensor", index.tensor_names, i), "dtype",
+      return IndexError(ItemTitle("tensor", index.tensor_names, i), "dtype",
                         "below " + std::to_string(index.dtypes.size()),
                         std::to_string(index.tensor_dtype[i]));
     }
     const DTypeRecord& dtype = index.dtypes[index.tensor_dtype[i]];
     uint64_t bytes = 0;
     if (!ShapeBytes(index.dims.subspan(begin, end - begin), dtype, bytes)) {
-      return IndexError(Item("tensor", index.tensor_names, i), "shape",
+      return IndexError(ItemTitle("tensor", index.tensor_names, i), "shape",
                         "dimensions >= 0 whose product fits 63 bits and whole blocks of dtype " +
                             std::to_string(dtype.code),
                         "others");
     }
     if (bytes != index.tensors.raw_bytes[i]) {
-      return IndexError(Item("tensor", index.tensor_names, i), "raw_bytes", bytes,
+      return IndexError(ItemTitle("tensor", index.tensor_names, i), "raw_bytes", bytes,
                         index.tensors.raw_bytes[i]);
     }
     begin = end;
@@ -202,16 +95,16 @@ class ChunkCheck {
       const bool raw = payload.encoding[i] == static_cast<uint8_t>(Encoding::kRaw);
       sums_ += chunks;
       if (payload.chunk_end[i] != sums_ || sums_ > index_.chunk_sums.size()) {
-        return IndexError(Item(kind, names, i), "chunk_end", sums_, payload.chunk_end[i]);
+        return IndexError(ItemTitle(kind, names, i), "chunk_end", sums_, payload.chunk_end[i]);
       }
       const uint64_t first = stored_;
       if (!raw) stored_ += chunks;
       if (payload.stored_chunk_end[i] != stored_ || stored_ > index_.stored_chunks.size()) {
-        return IndexError(Item(kind, names, i), "stored_chunk_end", stored_,
+        return IndexError(ItemTitle(kind, names, i), "stored_chunk_end", stored_,
                           payload.stored_chunk_end[i]);
       }
       if (raw && payload.stored_bytes[i] != payload.raw_bytes[i]) {
-        return IndexError(Item(kind, names, i), "stored_bytes", payload.raw_bytes[i],
+        return IndexError(ItemTitle(kind, names, i), "stored_bytes", payload.raw_bytes[i],
                           payload.stored_bytes[i]);
       }
       if (!raw) DSCKPT_RETURN_IF_ERROR(CheckStored(kind, names, payload, i, first));
@@ -240,18 +133,18 @@ class ChunkCheck {
       const StoredChunk& stored = index_.stored_chunks[chunk];
       const uint64_t raw_bytes = std::min(left, kChunkBytes);
       if (stored.stored_bytes == 0 || (known && stored.stored_bytes > raw_bytes)) {
-        return IndexError(Item(kind, names, i),
+        return IndexError(ItemTitle(kind, names, i),
                           "stored bytes of chunk " + std::to_string(chunk - first),
                           "1 to " + std::to_string(raw_bytes), std::to_string(stored.stored_bytes));
       }
       if (stored.reserved != 0) {
-        return IndexError(Item(kind, names, i), "reserved", 0, stored.reserved);
+        return IndexError(ItemTitle(kind, names, i), "reserved", 0, stored.reserved);
       }
       total += stored.stored_bytes;
       left -= raw_bytes;
     }
     if (payload.stored_bytes[i] != total) {
-      return IndexError(Item(kind, names, i), "stored_bytes", total, payload.stored_bytes[i]);
+      return IndexError(ItemTitle(kind, names, i), "stored_bytes", total, payload.stored_bytes[i]);
     }
     return {};
   }
@@ -266,7 +159,7 @@ Status CheckOrdinals(std::string_view kind, const NameView& names, std::string_v
                      std::span<const Ordinal> ordinals, size_t limit) {
   for (uint32_t i = 0; i < names.size(); ++i) {
     if (ordinals[i] >= limit) {
-      return IndexError(Item(kind, names, i), field, "below " + std::to_string(limit),
+      return IndexError(ItemTitle(kind, names, i), field, "below " + std::to_string(limit),
                         std::to_string(ordinals[i]));
     }
   }
@@ -277,29 +170,26 @@ Status CheckOrdinals(std::string_view kind, const NameView& names, std::string_v
 
 Status IndexError(std::string_view where, std::string_view field, std::string_view expected,
                   std::string_view found) {
-  std::string message = "index: ";
-  message.append(where).append(": ").append(field).append(": expected ").append(expected);
-  message.append(", found ").append(found);
-  return Status(StatusCode::kCorrupt, std::move(message));
+  return ColumnError(kPart, where, field, expected, found);
 }
 
 Status IndexError(std::string_view where, std::string_view field, uint64_t expected,
                   uint64_t found) {
-  return IndexError(where, field, std::to_string(expected), std::to_string(found));
+  return ColumnError(kPart, where, field, expected, found);
 }
 
 Status CheckItems(const IndexView& index) {
   const NameView& tensors = index.tensor_names;
   const NameView& aliases = index.alias_names;
   const NameView& objects = index.object_names;
-  DSCKPT_RETURN_IF_ERROR(CheckLengths(index));
-  DSCKPT_RETURN_IF_ERROR(CheckNames(tensors, "tensor"));
-  DSCKPT_RETURN_IF_ERROR(CheckNames(aliases, "alias"));
-  DSCKPT_RETURN_IF_ERROR(CheckNames(objects, "object"));
+  DSCKPT_RETURN_IF_ERROR(CheckColumnLengths(index));
+  DSCKPT_RETURN_IF_ERROR(CheckNames(kPart, tensors, "tensor"));
+  DSCKPT_RETURN_IF_ERROR(CheckNames(kPart, aliases, "alias"));
+  DSCKPT_RETURN_IF_ERROR(CheckNames(kPart, objects, "object"));
   DSCKPT_RETURN_IF_ERROR(CheckDisjoint(aliases, "alias", tensors, "tensor"));
   DSCKPT_RETURN_IF_ERROR(CheckDisjoint(objects, "object", tensors, "tensor"));
   DSCKPT_RETURN_IF_ERROR(CheckDisjoint(objects, "object", aliases, "alias"));
-  DSCKPT_RETURN_IF_ERROR(CheckDTypes(index.dtypes));
+  DSCKPT_RETURN_IF_ERROR(CheckDTypes(kPart, index.dtypes));
   DSCKPT_RETURN_IF_ERROR(CheckShapes(index));
   ChunkCheck chunks(index);
   DSCKPT_RETURN_IF_ERROR(chunks.Check("tensor", tensors, index.tensors));
@@ -307,8 +197,9 @@ Status CheckItems(const IndexView& index) {
   DSCKPT_RETURN_IF_ERROR(chunks.CheckEnd());
   DSCKPT_RETURN_IF_ERROR(
       CheckOrdinals("alias", aliases, "target", index.alias_target, tensors.size()));
-  return CheckOrdinals("object", objects, "media_type", index.object_media_type,
-                       index.media_types.size());
+  DSCKPT_RETURN_IF_ERROR(CheckOrdinals("object", objects, "media_type", index.object_media_type,
+                                       index.media_types.size()));
+  return CheckIndexPieces(index);
 }
 
 }  // namespace dsckpt::format

@@ -3,56 +3,19 @@
 #include <string>
 
 #include "dsckpt/limits.h"
+#include "format/flatbuffer_borrow.h"
 #include "format/index.h"
 #include "format/index_check.h"
-#include "format/index_records.h"
 
 namespace dsckpt::format {
 namespace {
 
+constexpr std::string_view kPart = "index";
 constexpr uint8_t kHashXxh3 = 1;
 // Index -> Tensors -> Payload; the margin is for tables that later versions append.
 constexpr uint32_t kMaxTableDepth = 8;
-
-// Points spans at the columns of a verified FlatBuffer. The verifier bounds vectors but does not
-// align their elements; remembers whether all of them were.
-class Borrower {
- public:
-  template <typename T, typename Stored>
-  std::span<const T> Column(const flatbuffers::Vector<Stored>* vector) {
-    // Builders do not align what has no elements.
-    if (vector->size() == 0) return {};
-    aligned_ &= reinterpret_cast<uintptr_t>(vector->Data()) % alignof(T) == 0;
-    return {reinterpret_cast<const T*>(vector->Data()), vector->size()};
-  }
-  NameView Names(const fbs::Names* names) {
-    return {Column<char>(names->bytes()), Column<uint32_t>(names->ends())};
-  }
-  PayloadView Payload(const fbs::Payload* payload) {
-    return {
-        Column<uint64_t>(payload->offset()),       Column<uint64_t>(payload->raw_bytes()),
-        Column<uint64_t>(payload->stored_bytes()), Column<uint8_t>(payload->encoding()),
-        Column<uint32_t>(payload->chunk_end()),    Column<uint32_t>(payload->stored_chunk_end())};
-  }
-  bool aligned() const { return aligned_; }
-
- private:
-  bool aligned_ = true;
-};
-
-using StringVector = flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>;
-
-// The only copies that a parse makes: as many as `limit`, which is what ordinals can address.
-Status BorrowStrings(const StringVector* strings, std::string_view field, uint64_t limit,
-                     std::vector<std::string_view>& out) {
-  if (strings->size() > limit) {
-    return IndexError(field, "entries", "at most " + std::to_string(limit),
-                      std::to_string(strings->size()));
-  }
-  out.reserve(strings->size());
-  for (const auto* text : *strings) out.emplace_back(text->c_str(), text->size());
-  return {};
-}
+// The schema has twelve; the margin likewise.
+constexpr uint32_t kMaxTables = 64;
 
 Status BorrowTree(Borrower& borrow, const fbs::Tree* tree, TreeView& out) {
   if (tree == nullptr) return {};
@@ -63,7 +26,8 @@ Status BorrowTree(Borrower& borrow, const fbs::Tree* tree, TreeView& out) {
   }
   if (out.nodes.empty()) return IndexError("tree", "nodes", "at least the root", "none");
   if (tree->tags() == nullptr) return {};
-  return BorrowStrings(tree->tags(), "tree tags", std::numeric_limits<uint16_t>::max(), out.tags);
+  return BorrowStrings(kPart, tree->tags(), "tree tags", std::numeric_limits<uint16_t>::max(),
+                       out.tags);
 }
 
 Result<IndexView> Borrow(const fbs::Index& index) {
@@ -83,14 +47,12 @@ Result<IndexView> Borrow(const fbs::Index& index) {
   view.objects = borrow.Payload(index.objects()->payload());
   view.chunk_sums = borrow.Column<Hash128>(index.chunk_sums());
   view.stored_chunks = borrow.Column<StoredChunk>(index.stored_chunks());
-  DSCKPT_RETURN_IF_ERROR(
-      BorrowStrings(index.media_types(), "media types", kMaxDistinctTypes, view.media_types));
+  DSCKPT_RETURN_IF_ERROR(BorrowStrings(kPart, index.media_types(), "media types", kMaxDistinctTypes,
+                                       view.media_types));
   DSCKPT_RETURN_IF_ERROR(BorrowTree(borrow, index.tree(), view.tree));
   DSCKPT_RETURN_IF_ERROR(BorrowTree(borrow, index.attributes(), view.attributes));
-  if (!borrow.aligned()) {
-    return IndexError("columns", "alignment", "every column at a multiple of its element size",
-                      "a column that is not");
-  }
+  if (index.pieces() != nullptr) view.pieces = borrow.Pieces(index.pieces());
+  DSCKPT_RETURN_IF_ERROR(borrow.CheckAligned(kPart));
   return view;
 }
 
@@ -103,9 +65,7 @@ Result<IndexView> ParseIndex(std::span<const std::byte> bytes, const Geometry& g
                       std::to_string(bytes.size()));
   }
   const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
-  // The schema has a fixed number of tables except for pieces, of which each takes 8 bytes or more.
-  const auto max_tables = static_cast<uint32_t>(64 + bytes.size() / 8);
-  flatbuffers::Verifier verifier(data, bytes.size(), kMaxTableDepth, max_tables);
+  flatbuffers::Verifier verifier(data, bytes.size(), kMaxTableDepth, kMaxTables);
   if (!fbs::VerifyIndexBuffer(verifier)) {
     return IndexError("structure", "FlatBuffer",
                       "a valid \"DSCK\" buffer of " + std::to_string(bytes.size()) + " bytes",

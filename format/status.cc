@@ -44,6 +44,10 @@ const char* StatusCodeName(StatusCode code) {
       return "Mismatch";
     case StatusCode::kInternal:
       return "Internal";
+    case StatusCode::kTimedOut:
+      return "TimedOut";
+    case StatusCode::kIncomplete:
+      return "Incomplete";
   }
   return "Unknown";
 }

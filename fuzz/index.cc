@@ -30,6 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       static_cast<void>(index->tensor_names.Find(index->tensor_names[i]));
       static_cast<void>(format::TensorDigest(1, index->shape(i), format::TensorSums(*index, i)));
     }
+    for (uint32_t i = 0; i < index->pieces.size(); ++i) static_cast<void>(index->pieces.Get(i));
   }
   return 0;
 }

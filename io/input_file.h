@@ -28,6 +28,9 @@ class InputFile {
   /// Fills `out`, resuming short reads; kTruncated with offset, expected and found when the file
   /// ends before.
   virtual Status ReadAt(uint64_t offset, std::span<std::byte> out) const = 0;
+  /// Reads [offset, offset + out.size()), past the page cache where the file system allows it; all
+  /// three aligned to pages. Returns how much there was before the end of the file.
+  virtual Result<uint64_t> ReadDirect(uint64_t offset, std::span<std::byte> out) const = 0;
   /// The descriptor, or -1 for a Source.
   virtual int fd() const = 0;
 };

@@ -16,6 +16,9 @@ namespace dsckpt::io {
 namespace {
 
 int Open(const char* path, int flags, mode_t mode) { return ::open(path, flags, mode); }
+int RenameNew(const char* from, const char* to) {
+  return ::renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
+}
 
 #if DSCKPT_WITH_URING
 int RingInit(unsigned entries, void* ring, unsigned flags) {
@@ -43,6 +46,7 @@ constexpr Syscalls kReal = {
     .mmap = ::mmap,
     .ring_init = RingInit,
     .ring_register = RingRegister,
+    .rename_new = RenameNew,
 };
 
 std::atomic<const Syscalls*> table{&kReal};

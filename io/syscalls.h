@@ -28,6 +28,8 @@ struct Syscalls {
   /// failure. Opaque ring and iovec.
   int (*ring_init)(unsigned entries, void* ring, unsigned flags);
   int (*ring_register)(void* ring, const void* iovecs, unsigned count);
+  /// rename() that fails with EEXIST where `to` stands: renameat2 with RENAME_NOREPLACE.
+  int (*rename_new)(const char* from, const char* to);
 };
 
 /// The table in use. Never null.

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "format/checksum.h"
 #include "format/header.h"
@@ -104,6 +106,19 @@ Result<TensorInfo> File::FindTensor(std::string_view name) const {
 Result<ObjectInfo> File::FindObject(std::string_view name) const {
   DSCKPT_ASSIGN_OR_RETURN(const uint32_t found, impl_->ObjectOrdinal(name));
   return object(found);
+}
+
+std::vector<OwnedPiece> File::Pieces(const TensorInfo& tensor) const {
+  const format::PieceView& pieces = impl_->index.pieces;
+  // Pieces ascend by stored tensor.
+  const auto [first, last] =
+      std::equal_range(pieces.tensor.begin(), pieces.tensor.end(), tensor.ordinal);
+  std::vector<OwnedPiece> out;
+  for (auto at = first; at != last; ++at) {
+    auto piece = pieces.Get(static_cast<uint32_t>(at - pieces.tensor.begin()));
+    if (piece) out.push_back(std::move(*piece));
+  }
+  return out;
 }
 
 std::optional<Hash128> File::Digest(const TensorInfo& tensor) const {

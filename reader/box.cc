@@ -38,17 +38,22 @@ class BoxRuns::Cursor {
  public:
   Cursor(const BoxRuns& runs, uint64_t run) : runs_(runs), position_(runs.outer_.size()) {
     offset_ = runs.Offset(run);
+    target_ = runs.target_base_;
     for (size_t i = position_.size(); i-- > 0; run /= runs.outer_[i].extent) {
       position_[i] = run % runs.outer_[i].extent;
+      target_ += position_[i] * runs.outer_[i].target_stride;
     }
   }
   uint64_t offset() const { return offset_; }
+  uint64_t target() const { return target_; }
   void Advance() {
     for (size_t i = position_.size(); i-- > 0;) {
       const Outer& outer = runs_.outer_[i];
       offset_ += outer.stride;
+      target_ += outer.target_stride;
       if (++position_[i] < outer.extent) return;
       offset_ -= outer.extent * outer.stride;
+      target_ -= outer.extent * outer.target_stride;
       position_[i] = 0;
     }
   }
@@ -56,11 +61,19 @@ class BoxRuns::Cursor {
  private:
   const BoxRuns& runs_;
   std::vector<uint64_t> position_;
-  uint64_t offset_;
+  uint64_t offset_, target_;
 };
 
 Result<BoxRuns> BoxRuns::Make(const DTypeInfo& dtype, std::span<const int64_t> shape,
                               std::span<const Range> box) {
+  std::vector<int64_t> extents;
+  for (const Range& range : box) extents.push_back(range.end - range.begin);
+  const std::vector<int64_t> origin(box.size());
+  return Make(dtype, shape, box, {extents, origin});
+}
+
+Result<BoxRuns> BoxRuns::Make(const DTypeInfo& dtype, std::span<const int64_t> shape,
+                              std::span<const Range> box, const BoxTarget& target) {
   DSCKPT_RETURN_IF_ERROR(CheckRanges(shape, box));
   BoxRuns runs;
   for (const Range& range : box) {
@@ -68,30 +81,36 @@ Result<BoxRuns> BoxRuns::Make(const DTypeInfo& dtype, std::span<const int64_t> s
     if (range.begin == range.end) return runs;
   }
   bool whole = true;
-  uint64_t stride = 1;  // in elements, of dimension `dim`
-  uint64_t base = 0;
+  // In elements: strides of dimension `dim` here and in the target, and where the box begins.
+  uint64_t stride = 1, target_stride = 1, base = 0, target_base = 0;
   size_t dim = shape.size();
+  const auto step = [&] {
+    base += static_cast<uint64_t>(box[dim].begin) * stride;
+    target_base += static_cast<uint64_t>(target.begin[dim]) * target_stride;
+    stride *= static_cast<uint64_t>(shape[dim]);
+    target_stride *= static_cast<uint64_t>(target.shape[dim]);
+  };
   uint64_t run = 1;
-  // The run takes in dimensions from the fastest on, up to the first that the box cuts.
+  // The run takes in dimensions from the fastest on, up to the first that is cut on either side.
   for (bool full = true; full && dim > 0;) {
     --dim;
-    full = Extent(box[dim]) == static_cast<uint64_t>(shape[dim]);
+    full = Extent(box[dim]) == static_cast<uint64_t>(shape[dim]) && shape[dim] == target.shape[dim];
     run *= Extent(box[dim]);
-    base += static_cast<uint64_t>(box[dim].begin) * stride;
-    stride *= static_cast<uint64_t>(shape[dim]);
+    step();
   }
   runs.count_ = 1;
   while (dim > 0) {
     --dim;
-    base += static_cast<uint64_t>(box[dim].begin) * stride;
     if (const uint64_t extent = Extent(box[dim]); extent > 1) {
-      runs.outer_.push_back({extent, ToBytes(dtype, stride, whole)});
+      runs.outer_.push_back(
+          {extent, ToBytes(dtype, stride, whole), ToBytes(dtype, target_stride, whole)});
       runs.count_ *= extent;
     }
-    stride *= static_cast<uint64_t>(shape[dim]);
+    step();
   }
   std::reverse(runs.outer_.begin(), runs.outer_.end());
   runs.base_ = ToBytes(dtype, base, whole);
+  runs.target_base_ = ToBytes(dtype, target_base, whole);
   runs.run_bytes_ = ToBytes(dtype, run, whole);
   if (whole) return runs;
   return Status(StatusCode::kInvalidArgument,
@@ -134,7 +153,7 @@ void BoxRuns::Copy(std::span<const std::byte> part, uint64_t begin,
   for (Cursor cursor(*this, run); run < count_ && cursor.offset() < end; ++run, cursor.Advance()) {
     const uint64_t from = std::max(cursor.offset(), begin);
     const uint64_t to = std::min(cursor.offset() + run_bytes_, end);
-    std::memcpy(out.data() + run * run_bytes_ + (from - cursor.offset()),
+    std::memcpy(out.data() + cursor.target() + (from - cursor.offset()),
                 part.data() + (from - begin), to - from);
   }
 }

@@ -3,35 +3,14 @@
 #include <vector>
 
 #include "format/description.h"
-#include "format/names.h"
 #include "reader/file_impl.h"
+#include "reader/name_list.h"
 
 namespace dsckpt {
 
 namespace {
 
-constexpr size_t kNamesListed = 10;
-
-/// Names for an error message: the first few, and how many more.
-class NameList {
- public:
-  void Add(std::string_view name, const std::string& why = {}) {
-    if (count_++ >= kNamesListed) return;
-    if (count_ > 1) text_.append(", ");
-    text_.append("'").append(format::Printable(name)).append("'");
-    if (!why.empty()) text_.append(" (").append(why).append(")");
-  }
-  bool empty() const { return count_ == 0; }
-  std::string Text() const {
-    return count_ <= kNamesListed
-               ? text_
-               : text_ + " and " + std::to_string(count_ - kNamesListed) + " more";
-  }
-
- private:
-  size_t count_ = 0;
-  std::string text_;
-};
+using reader::NameList;
 
 std::string DTypeText(DType code) {
   const auto info = FindDType(code);
@@ -49,15 +28,10 @@ class Restorer {
     MatchObjects();
     MatchAttributes();
     std::string message;
-    const auto say = [&](const NameList& names, const char* what) {
-      if (names.empty()) return;
-      if (!message.empty()) message += "; ";
-      message.append(what).append(names.Text());
-    };
-    say(different_, "different in file and state: ");
+    different_.Say("different in file and state: ", message);
     if (!partial) {
-      say(not_in_file_, "not in the file: ");
-      say(not_in_state_, "only in the file: ");
+      not_in_file_.Say("not in the file: ", message);
+      not_in_state_.Say("only in the file: ", message);
     }
     if (message.empty()) return Status();
     return Status(StatusCode::kMismatch, "the file does not fit the state to restore: " + message);

@@ -2,7 +2,8 @@
 """A second reader of dsckpt shards, written from spec/format.md alone; section numbers refer to it.
 
 Standard library only. Checksums are checked where the package `xxhash` is installed, zstd chunks decoded where `zstandard`
-or Python's own `compression.zstd` is. `read_dsckpt.py FILE` prints what `dsckpt inspect --json --tree` prints, less the path.
+or Python's own `compression.zstd` is. `read_dsckpt.py FILE` prints what `dsckpt inspect --json --tree` prints, less the path;
+of a manifest what the JSON of its vector says.
 It checks what a reader needs to be right on good files; a strict one checks all of section 15.
 """
 
@@ -106,6 +107,69 @@ def cut_up(ends, column, rule, start=0, last=True):
     return out
 
 
+def read_pieces(table):
+    """Section 12: (stored tensor, piece), in order; the piece is None where its form is unknown."""
+    names, ends = table.table(0).names(), table.vector(1, "I")
+    shapes = cut_up(ends, table.vector(2, "q"), "L2")
+    check(len(names) == len(shapes), "L1", "logical_dim_end")
+    columns = [table.vector(i, code) for i, code in ((3, "I"), (4, "I"), (5, "Q"), (6, "B"), (9, "I"))]
+    bounds = cut_up(table.vector(7, "I"), table.vector(8, "Q"), "L2")
+    check(len({len(column) for column in columns + [bounds]}) == 1, "L1", "columns of pieces")
+    for name, shape in zip(names, shapes):
+        check(all(dim >= 0 for dim in shape) and math.prod(dim or 1 for dim in shape) < 1 << 63, "L4", name)
+    for tensor, logical, offset, form, group, bound in zip(*columns, bounds):
+        check(logical < len(names), "L5", "logical tensor")
+        shape, half = shapes[logical], len(bound) // 2
+        whole = shape if form == 0 else [math.prod(shape)]
+        piece = {"logical_name": names[logical], "logical_shape": shape}
+        ranges = [[begin, begin + count] for begin, count in zip(bound[:half], bound[half:])]
+        if form <= 1:
+            inside = all(end <= size for (_, end), size in zip(ranges, whole))
+            check(len(bound) == 2 * len(whole) and inside, "L7", names[logical])
+            piece |= {"box": ranges} if form == 0 else {"flat": ranges[0]}
+            piece |= {"element_offset": offset, "replica_group": group, "elements": math.prod(bound[half:])}
+        yield tensor, piece if form <= 1 else None
+
+
+def read_manifest(path):
+    """Section 22."""
+    with open(path, "rb") as file:
+        data = file.read()
+    check(len(data) >= 64 and data.endswith(b"DSCKMANI"), "M1", "no trailer")
+    size, buffer_bytes, major, minor, length, must, _, reserved, total = struct.unpack_from("<QQHHIQQQQ", data, len(data) - 64)
+    check(size == len(data), "M2", f"{len(data)} bytes, the trailer says {size}")
+    check_sum("xxh3_64", data[:-16], total, "M3", "manifest")
+    check(major == 1, "M4", f"manifest version {major}.{minor}")
+    check(must == 0, "M5", f"unknown features {must:#x}")
+    check(length == 64 and buffer_bytes + 64 == size and buffer_bytes % 8 == 0 and reserved == 0, "M6", "trailer")
+    check(data[4:8] == b"DSCM", "M7", "identifier")
+    root = Table(data[:buffer_bytes], struct.unpack_from("<I", data)[0])
+    shards, pieces = root.table(3), root.table(6)
+    rows = list(zip(shards.strings(0), shards.vector(1, "I"), *(shards.vector(i, "Q") for i in (2, 3, 4)), strict=True))
+    for name, rank, *_ in rows:
+        bare = not {"/", "\0"} & set(name) and name not in (".", "..", "dsckpt.manifest")
+        check(bare and 0 < len(name.encode()) < 256, "M10", name)
+    check(all(a[1::-1] < b[1::-1] for a, b in zip(rows, rows[1:])) and len(dict.fromkeys(row[0] for row in rows)) == len(rows),
+          "M12", "order of shards")
+    codes = [row[0] for row in root.vector(4, "HHII")]
+    names, shapes = pieces.table(0).names(), cut_up(pieces.vector(1, "I"), pieces.vector(2, "q"), "L2")
+    tensors = [{"name": name, "dtype": DTYPES[codes[i]], "shape": shape, "pieces": []}
+               for name, i, shape in zip(names, root.vector(5, "B"), shapes, strict=True)]
+    order = list(zip(pieces.vector(4, "I"), root.vector(7, "I"), pieces.vector(3, "I"), pieces.vector(5, "Q")))
+    check(order == sorted(order), "M15", "pieces do not ascend")
+    said = ("box", "flat", "element_offset", "replica_group")
+    for logical, shard, (tensor, piece) in zip(pieces.vector(4, "I"), root.vector(7, "I"), read_pieces(pieces), strict=True):
+        row = {key: value for key, value in (piece or {}).items() if key in said}
+        tensors[logical]["pieces"] += [{"shard": rows[shard][0], "tensor": tensor} | row] if piece else []
+    at = root.where(1), root.where(2), root.where(0)
+    text = at[2] + root.get(at[2], "I")
+    return {"attempt": root.data[text + 4 : text + 4 + root.get(text, "I")].decode(),
+            "step": root.get(at[0], "q") if at[0] else 0, "ranks": root.get(at[1], "I") if at[1] else 0,
+            "shards": [dict(zip(("name", "rank", "file_bytes", "index_bytes"), row)) | {"index_xxh3_64": f"{row[4]:016x}"}
+                       for row in rows],
+            "tensors": tensors}
+
+
 class Shard:
     def __init__(self, path):
         with open(path, "rb") as file:
@@ -161,6 +225,17 @@ class Shard:
         check(all(target < len(self.tensors) for target in self.aliases.values()), "X6", "alias target")
         names = [item["name"] for item in self.tensors + self.objects] + list(self.aliases)
         check(len(set(names)) == len(names), "N3", "a name occurs twice")
+        for tensor in self.tensors:
+            tensor["pieces"] = []
+        if root.table(8) is not None:
+            pieces = root.table(8)
+            order = list(zip(*(pieces.vector(i, code) for i, code in ((3, "I"), (5, "Q"), (4, "I")))))
+            check(order == sorted(order), "L6", "pieces do not ascend")
+            for ordinal, piece in read_pieces(pieces):
+                check(ordinal < len(self.tensors), "L5", "stored tensor")
+                check(piece is None or piece["element_offset"] + piece["elements"] <= math.prod(self.tensors[ordinal]["shape"]),
+                      "L8", self.tensors[ordinal]["name"])
+                self.tensors[ordinal]["pieces"] += [piece] if piece else []
         self.tree, self.attributes = self.read_tree(root.table(9)), self.read_tree(root.table(10))
 
     @staticmethod
@@ -263,7 +338,8 @@ def describe(shard):
     common = lambda item, **more: {"name": item["name"], "bytes": item["bytes"], "stored_bytes": item["stored_bytes"], **more,
                                    "encoding": ENCODINGS.get(item["encoding"], f"unknown({item['encoding']})")}
     row = lambda t: common(t, dtype=t["dtype"], shape=t["shape"], offset=t["offset"], digest=shard.digest(t), alias_of=None)
-    tensors = [row(t) for t in shard.tensors]
+    pieces = lambda t: [{key: value for key, value in piece.items() if key != "elements"} for piece in t["pieces"]]
+    tensors = [row(t) | ({"pieces": pieces(t)} if t["pieces"] else {}) for t in shard.tensors]
     tensors += [row(shard.tensors[i]) | {"name": name, "alias_of": shard.tensors[i]["name"]} for name, i in shard.aliases.items()]
     tree = shard.tree
     if tree is None:
@@ -277,6 +353,7 @@ def describe(shard):
 
 if __name__ == "__main__":
     try:
-        print(json.dumps(describe(Shard(sys.argv[1])), indent=1))
+        read = read_manifest if sys.argv[1].endswith("manifest") else lambda path: describe(Shard(path))
+        print(json.dumps(read(sys.argv[1]), indent=1))
     except (BadFile, OSError, ValueError, LookupError, struct.error) as error:
         sys.exit(f"{sys.argv[1]}: {error}")

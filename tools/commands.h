@@ -19,6 +19,8 @@ Command AddInspect(CLI::App& root);
 Command AddVerify(CLI::App& root);
 Command AddImport(CLI::App& root);
 Command AddExport(CLI::App& root);
+Command AddMerge(CLI::App& root);
+Command AddList(CLI::App& root);
 
 }  // namespace dsckpt::tools
 

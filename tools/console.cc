@@ -107,6 +107,8 @@ int ExitCodeFor(StatusCode code) {
     case StatusCode::kCorrupt:
     case StatusCode::kTruncated:
     case StatusCode::kTrailingBytes:
+    case StatusCode::kIncomplete:
+    case StatusCode::kMismatch:
       return kExitNo;
     default:
       return kExitFailed;

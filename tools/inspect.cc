@@ -5,11 +5,14 @@
 #include <memory>
 
 #include "tools/commands.h"
+#include "tools/survey.h"
 
 namespace dsckpt::tools {
 namespace {
 
 int Inspect(Console& console, const InspectOptions& options) {
+  if (IsCheckpointDirectory(options.path)) return InspectCheckpoint(console, options);
+  if (IsDirectory(options.path)) return ListRun(console, options.path);
   const Result<File> file = File::Open(options.path);
   if (!file.ok()) return console.Fail(file.status());
   if (console.json()) {
@@ -24,8 +27,11 @@ int Inspect(Console& console, const InspectOptions& options) {
 
 Command AddInspect(CLI::App& root) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* app = root.add_subcommand("inspect", "Show what a dsckpt or safetensors file holds");
-  app->add_option("FILE", options->path, "The file")->required()->option_text(" ");
+  CLI::App* app =
+      root.add_subcommand("inspect", "Show what a file, checkpoint or run directory holds");
+  app->add_option("PATH", options->path, "A dsckpt or safetensors file, or a directory")
+      ->required()
+      ->option_text(" ");
   app->add_option("--filter", options->filters, "List only names that match a pattern; repeatable")
       ->allow_extra_args(false)
       ->option_text("GLOB");
@@ -42,6 +48,7 @@ Command AddInspect(CLI::App& root) {
       "  dsckpt inspect model.safetensors --filter '*.weight' --sort size --limit 10\n"
       "  dsckpt inspect step-1200.dsckpt --tree\n"
       "  dsckpt inspect step-1200.dsckpt --json | jq '.tensors[].name'\n"
+      "  dsckpt inspect run/step-0000001200 --filter 'layers.0.*'\n"
       "\n"
       "A pattern covers the whole name: * any text, ? one character, [a-z] one of a\n"
       "set. In JSON, \"digest\" is equal for equal content, dtype and shape, however\n"
@@ -50,7 +57,9 @@ Command AddInspect(CLI::App& root) {
       "  {\"$bigint\":\"-1\"} {\"$float\":\"nan\"} {\"$complex\":[0.0,1.0]}\n"
       "  {\"$bytes\":\"base64\"} {\"$tuple\":[]} {\"$dict\":[[key,value]]} (with int keys)\n"
       "  {\"$tag\":\"torch.Size\",\"value\":...} (a finer type)\n"
-      "Items in the tree: {\"$tensor\":name}, {\"$alias\":name}, {\"$object\":name}.");
+      "Items in the tree: {\"$tensor\":name}, {\"$alias\":name}, {\"$object\":name}.\n"
+      "Of a checkpoint directory: its shards, whole tensors, what is missing; exit code\n"
+      "1 when it is incomplete. Of a run directory: as dsckpt ls.");
   return {app, [options](Console& console) { return Inspect(console, *options); }};
 }
 

@@ -13,6 +13,14 @@ void WriteDigest(JsonWriter& json, const std::optional<Hash128>& digest) {
   digest ? json.String(fmt::format("{:016x}{:016x}", digest->high, digest->low)) : json.Null();
 }
 
+// Aliases have none: what they hold is the stored tensor's.
+void WritePieces(JsonWriter& json, const std::vector<OwnedPiece>& pieces) {
+  if (pieces.empty()) return;
+  json.Key("pieces").BeginArray();
+  for (const OwnedPiece& piece : pieces) WritePieceJson(json, piece);
+  json.End();
+}
+
 void WriteTensor(JsonWriter& json, const File& file, TensorRow row) {
   const TensorEntry entry = Resolve(file, row);
   json.BeginObject();
@@ -28,6 +36,7 @@ void WriteTensor(JsonWriter& json, const File& file, TensorRow row) {
   WriteDigest(json, file.Digest(entry.info));
   json.Key("alias_of");
   entry.alias_of ? json.String(*entry.alias_of) : json.Null();
+  if (!entry.alias_of) WritePieces(json, file.Pieces(entry.info));
   json.End();
 }
 

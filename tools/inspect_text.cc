@@ -125,12 +125,6 @@ void PrintMetadata(Console& console, const File& file) {
   PrintPairs(console, "METADATA", pairs);
 }
 
-void PrintMore(Console& console, uint64_t more) {
-  if (more == 0) return;
-  console.Print("{}\n", console.Styled(Style::kDim, fmt::format("... {} more (--limit 0 lists all)",
-                                                                Grouped(more))));
-}
-
 void PrintTensors(Console& console, const File& file, const InspectOptions& options,
                   uint64_t limit) {
   const std::vector<TensorRow> rows = SelectTensors(file, options.filters, options.sort_by());
@@ -178,6 +172,12 @@ void PrintObjects(Console& console, const File& file, const InspectOptions& opti
 
 }  // namespace
 
+void PrintMore(Console& console, uint64_t more) {
+  if (more == 0) return;
+  console.Print("{}\n", console.Styled(Style::kDim, fmt::format("... {} more (--limit 0 lists all)",
+                                                                Grouped(more))));
+}
+
 void InspectText(Console& console, const File& file, const InspectOptions& options) {
   const uint64_t limit = options.limit.value_or(console.out_is_terminal() ? kTerminalRows : 0);
   const auto totals = TotalsByDType(file);
@@ -191,6 +191,7 @@ void InspectText(Console& console, const File& file, const InspectOptions& optio
     return;
   }
   PrintTensors(console, file, options, limit);
+  PrintPieces(console, file, options, limit);
   PrintObjects(console, file, options, limit);
 }
 

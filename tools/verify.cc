@@ -14,6 +14,7 @@
 #include "tools/commands.h"
 #include "tools/json.h"
 #include "tools/progress.h"
+#include "tools/survey.h"
 #include "tools/text.h"
 
 namespace dsckpt::tools {
@@ -50,6 +51,57 @@ int Worse(int a, int b) {
   if (a == kExitNo || b == kExitNo) return kExitNo;
   return std::max(a, b);
 }
+
+// Directories become the shards of their checkpoints, after a look at the checkpoints as wholes.
+class PathList {
+ public:
+  /// What is wrong already is reported, and counted by exit_code().
+  void Add(Console& console, const std::string& path) {
+    if (!IsDirectory(path)) {
+      files_.push_back(path);
+    } else if (IsCheckpointDirectory(path)) {
+      AddCheckpoint(console, path);
+    } else {
+      AddRun(console, path);
+    }
+  }
+  const std::vector<std::string>& files() const { return files_; }
+  int exit_code() const { return exit_code_; }
+
+ private:
+  void AddRun(Console& console, const std::string& path) {
+    const auto run = RunDirectory::Open(path);
+    if (!run.ok()) return Fail(console, run.status());
+    for (const RunEntry& entry : run->checkpoints()) Add(console, run->path() + "/" + entry.name);
+    if (!run->checkpoints().empty()) return;
+    Fail(console, Status(StatusCode::kIncomplete, "no complete checkpoint").WithPath(path));
+  }
+
+  void AddCheckpoint(Console& console, const std::string& path) {
+    const auto checkpoint = Checkpoint::Open(path, kAtOnce);
+    if (!checkpoint.ok()) return Fail(console, checkpoint.status());
+    const Survey survey = MakeSurvey(*checkpoint);
+    for (const Survey::Shard& shard : survey.shards) {
+      if (shard.status.ok()) {
+        files_.push_back(checkpoint->path() + "/" + std::string(shard.info.name));
+      } else {
+        Fail(console, shard.status);
+      }
+    }
+    for (const Survey::Gap& gap : survey.gaps) Fail(console, gap.status);
+    for (uint32_t i = 0; i < checkpoint->tensor_count() && survey.complete; ++i) {
+      if (const Status copies = checkpoint->CompareCopies(i); !copies.ok()) Fail(console, copies);
+    }
+  }
+
+  void Fail(Console& console, const Status& status) {
+    console.Note(Sentence(status));
+    exit_code_ = Worse(exit_code_, ExitCodeFor(status.code()));
+  }
+
+  std::vector<std::string> files_;
+  int exit_code_ = kExitOk;
+};
 
 // What only a newer dsckpt could check is not known to be bad.
 bool OnlyUnsupported(const VerifyReport& report) {
@@ -145,8 +197,10 @@ void WriteOutcome(JsonWriter& json, const std::string& path, const Outcome& outc
 
 int RunJson(Console& console, const Options& options) {
   std::vector<Outcome> outcomes;
-  int code = kExitOk;
-  for (const std::string& path : options.paths) {
+  PathList paths;
+  for (const std::string& path : options.paths) paths.Add(console, path);
+  int code = paths.exit_code();
+  for (const std::string& path : paths.files()) {
     outcomes.push_back(VerifyOne(console, path, options));
     const Outcome& outcome = outcomes.back();
     code = Worse(code, OutcomeExit(outcome));
@@ -157,17 +211,19 @@ int RunJson(Console& console, const Options& options) {
   json.Key("schema").String("dsckpt.verify/1");
   json.Key("ok").Bool(code == kExitOk);
   json.Key("files").BeginArray(JsonWriter::Layout::kLines);
-  for (size_t i = 0; i < outcomes.size(); ++i) WriteOutcome(json, options.paths[i], outcomes[i]);
+  for (size_t i = 0; i < outcomes.size(); ++i) WriteOutcome(json, paths.files()[i], outcomes[i]);
   json.End();
   json.End();
   return code;
 }
 
 int RunText(Console& console, const Options& options) {
-  int code = kExitOk;
+  PathList paths;
+  for (const std::string& path : options.paths) paths.Add(console, path);
+  int code = paths.exit_code();
   uint64_t bad = 0, unchecked = 0, bytes = 0;
   double seconds = 0;
-  for (const std::string& path : options.paths) {
+  for (const std::string& path : paths.files()) {
     const Outcome outcome = VerifyOne(console, path, options);
     const int exit = OutcomeExit(outcome);
     code = Worse(code, exit);
@@ -178,7 +234,7 @@ int RunText(Console& console, const Options& options) {
     PrintOutcome(console, path, outcome);
     console.Flush();
   }
-  const uint64_t files = options.paths.size();
+  const uint64_t files = paths.files().size();
   if (files > 1) {
     console.Print("{}: {} ok, {} bad, {} not checked; {} in {}\n", Count(files, "file"),
                   files - bad - unchecked, bad, unchecked, HumanBytes(bytes), Rate(bytes, seconds));
@@ -191,7 +247,9 @@ int RunText(Console& console, const Options& options) {
 Command AddVerify(CLI::App& root) {
   auto options = std::make_shared<Options>();
   CLI::App* app = root.add_subcommand("verify", "Check every byte of files against its checksum");
-  app->add_option("FILE", options->paths, "The files")->required()->option_text("...");
+  app->add_option("PATH", options->paths, "Files, checkpoint or run directories")
+      ->required()
+      ->option_text("...");
   app->add_flag("--decode", options->decode, "Also decode compressed items and check the outcome");
   app->add_option("--threads", options->threads, "Threads; 0 (default): one a core, at most 8")
       ->check(CLI::Range(0, 1024))
@@ -200,11 +258,14 @@ Command AddVerify(CLI::App& root) {
       "Examples:\n"
       "  dsckpt verify step-1200.dsckpt\n"
       "  dsckpt verify --decode run/*.dsckpt\n"
+      "  dsckpt verify run/step-0000001200\n"
       "  dsckpt verify --json step-1200.dsckpt | jq '.files[].problems'\n"
       "\n"
       "Exit code: 0 all files are good; 1 at least one is bad; 2 none is known to be\n"
       "bad, but at least one could not be checked (in JSON it has an \"error\"). A plain\n"
-      "safetensors file has no checksums: its header and extents are checked.");
+      "safetensors file has no checksums: its header and extents are checked. Of a\n"
+      "checkpoint directory also: shards that are missing or of another save, gaps, and\n"
+      "copies of the same elements that differ.");
   return {app, [options](Console& console) {
             return console.json() ? RunJson(console, *options) : RunText(console, *options);
           }};

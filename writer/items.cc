@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "format/strided.h"
+#include "writer/guarded.h"
 
 namespace dsckpt {
 
@@ -23,6 +24,14 @@ void CopyFromMemory(const Description::Data& data, uint32_t described, uint64_t 
                   .shape = std::span(data.dims).subspan(source.dims_begin, identity.rank),
                   .strides = std::span(data.strides).subspan(source.strides_begin, identity.rank)},
                  begin, out);
+}
+
+Status ReadHostTensor(const Description::Data& data, uint32_t described, uint64_t begin,
+                      std::span<std::byte> out) {
+  const uint32_t reader = data.tensor_sources[described].reader;
+  if (reader != 0) return Guarded([&] { return data.readers[reader - 1](begin, out); });
+  CopyFromMemory(data, described, begin, out);
+  return Status();
 }
 
 }  // namespace dsckpt

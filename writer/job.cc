@@ -152,6 +152,7 @@ void SaveHandle::Job::MarkDone(Status final_status) {
   // The engine keeps the description for its layout: nothing of the caller's may stay in it.
   Description::Data& sources = described->description.data();
   sources.owners = {};
+  sources.readers = {};
   sources.object_sources = {};
   std::shared_ptr<Described> released;
   std::shared_ptr<DeviceCapture> device_released;

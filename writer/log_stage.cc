@@ -110,7 +110,8 @@ void LogStage::Read(const Item& item, uint64_t begin, std::span<std::byte> out) 
       Status status = job_.device->Read(item.described, begin, out);
       if (!status.ok()) job_.Fail(std::move(status));
     } else if (!eager) {
-      CopyFromMemory(job_.data, item.described, begin, out);
+      Status status = ReadHostTensor(job_.data, item.described, begin, out);
+      if (!status.ok()) job_.Fail(std::move(status));
     }
   }
   if (!eager) job_.AddCaptured(out.size(), item.at_save ? out.size() : 0);

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <utility>
 
+#include "dsckpt/piece.h"
 #include "dsckpt/provider.h"
 
 namespace dsckpt {
@@ -46,6 +48,21 @@ class EncodingProvider final : public StateProvider {
   Part part_;
 };
 
+class ShardedProvider final : public StateProvider {
+ public:
+  ShardedProvider(Part part, PiecesOf pieces)
+      : part_(std::move(part)), pieces_(std::move(pieces)) {}
+  void Describe(Description& description) const override {
+    PiecesOf before = description.SetDefaultPieces(pieces_);
+    part_->Describe(description);
+    (void)description.SetDefaultPieces(std::move(before));
+  }
+
+ private:
+  Part part_;
+  PiecesOf pieces_;
+};
+
 class FunctionProvider final : public StateProvider {
  public:
   explicit FunctionProvider(std::function<void(Description&)> describe)
@@ -68,6 +85,22 @@ std::unique_ptr<StateProvider> WithPrefix(std::string key, Part part) {
 
 std::unique_ptr<StateProvider> WithEncoding(Encoding encoding, Part part) {
   return std::make_unique<EncodingProvider>(encoding, std::move(part));
+}
+
+std::unique_ptr<StateProvider> Sharded(Part part, PiecesOf pieces) {
+  return std::make_unique<ShardedProvider>(std::move(part), std::move(pieces));
+}
+
+std::vector<Range> SplitBox(std::span<const int64_t> logical_shape, size_t dim, int64_t index,
+                            int64_t count) {
+  std::vector<Range> box;
+  for (const int64_t size : logical_shape) box.push_back({0, size});
+  const int64_t size = logical_shape[dim];
+  const int64_t rows = size / count + (size % count != 0);
+  // Compared before it is multiplied, so that no index overflows.
+  const int64_t begin = rows == 0 || index > size / rows ? size : index * rows;
+  box[dim] = {begin, begin + std::min(rows, size - begin)};
+  return box;
 }
 
 std::unique_ptr<StateProvider> MakeProvider(std::function<void(Description&)> describe) {

@@ -238,6 +238,13 @@ void RawStage::Copy(Task& task, const Segment& segment, format::ChunkHasher* has
     return;
   }
   const uint32_t described = job_.catalog.tensors[segment.ordinal];
+  if (job_.data.tensor_sources[described].reader != 0) {
+    Status status = ReadHostTensor(job_.data, described, segment.begin, segment.out);
+    if (!status.ok()) return job_.Fail(std::move(status));
+    if (hasher != nullptr) hasher->Update(segment.out);
+    task.captured += segment.out.size();
+    return;
+  }
   bool eager = true;
   for (uint64_t done = 0; done < segment.out.size();) {
     const auto block = segment.out.subspan(done, std::min(kBlockBytes, segment.out.size() - done));

@@ -83,7 +83,7 @@ class SequentialSave {
     const uint32_t described = catalog_.tensors[ordinal];
     const auto& source = data_.tensor_sources[described];
     if (source.producer == 0) {
-      CopyFromMemory(data_, described, begin, raw);
+      DSCKPT_RETURN_IF_ERROR(ReadHostTensor(data_, described, begin, raw));
       return raw;
     }
     const auto [device, stream] = data_.producers[source.producer - 1];

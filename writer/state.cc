@@ -52,6 +52,35 @@ class Dimensions {
   std::vector<std::vector<int64_t>> blocks_;
 };
 
+// Pieces with all that they refer to, at addresses that do not change.
+class Pieces {
+ public:
+  std::span<const Piece> Keep(std::span<const Piece> pieces) {
+    if (pieces.empty()) return {};
+    Kept& kept = kept_.emplace_back();
+    kept.owned.reserve(pieces.size());
+    kept.views.reserve(pieces.size());
+    for (const Piece& piece : pieces) {
+      kept.owned.push_back({std::string(piece.logical_name),
+                            {piece.logical_shape.begin(), piece.logical_shape.end()},
+                            piece.form,
+                            {piece.box.begin(), piece.box.end()},
+                            piece.flat,
+                            piece.element_offset,
+                            piece.replica_group});
+      kept.views.push_back(kept.owned.back().view());
+    }
+    return kept.views;
+  }
+
+ private:
+  struct Kept {
+    std::vector<OwnedPiece> owned;
+    std::vector<Piece> views;
+  };
+  std::deque<Kept> kept_;
+};
+
 struct ObjectRecord {
   ObjectSource source;
   std::string media_type;
@@ -101,6 +130,7 @@ struct State::Impl {
   std::unordered_map<std::string, uint32_t> by_path;
   std::vector<TensorSource> tensors;
   Dimensions dimensions;
+  Pieces pieces;
   std::vector<ObjectRecord> objects;
   std::deque<Memory> memories;
   std::deque<AttributeRecord> attributes;
@@ -258,6 +288,7 @@ void State::HostConst(std::string_view name, const void* data, DType dtype,
   source.capture = options.capture;
   source.encoding = options.encoding;
   source.owner = options.owner;
+  source.pieces = impl_->pieces.Keep(options.pieces);
   impl_->AddItem(name, Impl::Kind::kTensor, impl_->tensors, std::move(source));
 }
 
@@ -272,6 +303,7 @@ void State::Device(std::string_view name, void* data, DType dtype, std::span<con
   source.encoding = options.encoding;
   source.writable = true;
   source.owner = options.owner;
+  source.pieces = impl_->pieces.Keep(options.pieces);
   source.device = options.device;
   source.stream = stream;
   impl_->AddItem(name, Impl::Kind::kTensor, impl_->tensors, std::move(source));

@@ -3,17 +3,21 @@
 
 /// Everything of dsckpt's C++ API.
 
-#include "dsckpt/device.h"
-#include "dsckpt/dtype.h"     // IWYU pragma: export
-#include "dsckpt/encoding.h"  // IWYU pragma: export
-#include "dsckpt/engine.h"    // IWYU pragma: export
-#include "dsckpt/file.h"      // IWYU pragma: export
-#include "dsckpt/limits.h"    // IWYU pragma: export
-#include "dsckpt/provider.h"  // IWYU pragma: export
-#include "dsckpt/state.h"     // IWYU pragma: export
-#include "dsckpt/status.h"    // IWYU pragma: export
-#include "dsckpt/tree.h"      // IWYU pragma: export
-#include "dsckpt/verify.h"    // IWYU pragma: export
-#include "dsckpt/version.h"   // IWYU pragma: export
+#include "dsckpt/checkpoint.h"         // IWYU pragma: export
+#include "dsckpt/checkpoint_writer.h"  // IWYU pragma: export
+#include "dsckpt/coordinator.h"        // IWYU pragma: export
+#include "dsckpt/device.h"             // IWYU pragma: export
+#include "dsckpt/dtype.h"              // IWYU pragma: export
+#include "dsckpt/encoding.h"           // IWYU pragma: export
+#include "dsckpt/engine.h"             // IWYU pragma: export
+#include "dsckpt/file.h"               // IWYU pragma: export
+#include "dsckpt/limits.h"             // IWYU pragma: export
+#include "dsckpt/piece.h"              // IWYU pragma: export
+#include "dsckpt/provider.h"           // IWYU pragma: export
+#include "dsckpt/state.h"              // IWYU pragma: export
+#include "dsckpt/status.h"             // IWYU pragma: export
+#include "dsckpt/tree.h"               // IWYU pragma: export
+#include "dsckpt/verify.h"             // IWYU pragma: export
+#include "dsckpt/version.h"            // IWYU pragma: export
 
 #endif  // DSCKPT_DSCKPT_H_

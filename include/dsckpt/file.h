@@ -15,6 +15,7 @@
 #include "dsckpt/device.h"
 #include "dsckpt/dtype.h"
 #include "dsckpt/encoding.h"
+#include "dsckpt/piece.h"
 #include "dsckpt/provider.h"
 #include "dsckpt/status.h"
 #include "dsckpt/tree.h"
@@ -100,12 +101,6 @@ class Tensor {
   std::shared_ptr<const void> owner_;
 };
 
-/// Half-open range of one dimension.
-struct Range {
-  int64_t begin = 0;
-  int64_t end = 0;
-};
-
 /// One tensor to load, and where to.
 struct LoadRequest {
   std::string_view name;
@@ -165,6 +160,11 @@ class File {
   Result<TensorInfo> FindTensor(std::string_view name) const;
   Result<ObjectInfo> FindObject(std::string_view name) const;
 
+  /// The pieces of logical tensors that a stored tensor holds, as declared when it was saved; none:
+  /// it is a logical tensor of its own name, whole. Pieces of a form that this release does not
+  /// know are left out.
+  std::vector<OwnedPiece> Pieces(const TensorInfo& tensor) const;
+
   /// Digest of a tensor or object: equal for equal content, dtype and shape, wherever and however
   /// stored (spec/format.md, "Digests"). Not cryptographic. Nothing for plain safetensors.
   std::optional<Hash128> Digest(const TensorInfo& tensor) const;
@@ -183,6 +183,8 @@ class File {
   Status Load(std::span<const LoadRequest> requests, const LoadOptions& options = {}) const;
   /// An object's raw bytes, checksums checked.
   Result<std::vector<std::byte>> ReadObject(std::string_view name) const;
+  /// The same into `sink`, chunk by chunk: objects of any size in memory of one chunk.
+  Status ReadObject(std::string_view name, Sink& sink) const;
 
   /// Root of the state tree; nothing when the file has none (then it is a flat dict of its items).
   std::optional<Node> tree() const;
@@ -201,6 +203,7 @@ class File {
 
   struct Impl;  // Internal.
   explicit File(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
 
  private:
   std::shared_ptr<const Impl> impl_;

@@ -32,6 +32,8 @@ inline constexpr uint64_t kMaxItems = (uint64_t{1} << 32) - 2;
 inline constexpr uint64_t kMaxDistinctTypes = 256;
 /// FlatBuffers addresses 31 bits; the margin keeps every verifier's own arithmetic in range.
 inline constexpr uint64_t kMaxIndexBytes = (uint64_t{1} << 31) - 64 * kKiB;
+/// Largest manifest. Half of what FlatBuffers addresses: every rank of a group reads it.
+inline constexpr uint64_t kMaxManifestBytes = kGiB;
 /// safetensors' cap on its JSON header (the stock loader refuses more). Above it a shard's header
 /// lists only `__dsckpt__`.
 inline constexpr uint64_t kMaxHeaderJsonBytes = 100'000'000;

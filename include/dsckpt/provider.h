@@ -13,6 +13,7 @@
 #include "dsckpt/device.h"
 #include "dsckpt/dtype.h"
 #include "dsckpt/encoding.h"
+#include "dsckpt/piece.h"
 #include "dsckpt/status.h"
 #include "dsckpt/tree.h"
 
@@ -68,6 +69,16 @@ struct TensorSource {
   /// Without an owner free the memory only after a fence (PyTorch: hold the tensor; record_stream
   /// is not needed, since the copies' own streams stay unknown to the allocator).
   Stream stream = nullptr;
+  /// Which parts of logical tensors it holds, where it is a shard of something larger. Borrowed for
+  /// the call. Where tied tensors are folded into one stored tensor, that one gets the pieces of
+  /// all.
+  std::span<const Piece> pieces = {};
+  /// Instead of memory at `data`: makes bytes [offset, offset + out.size()) of the row-major image
+  /// on demand, for tensors that are put together while they are written. Called on engine threads,
+  /// several at once, until the tensor is captured; an error fails the save. Contiguous host
+  /// tensors only, always captured until the fence. `data` is then a mere token, not null: tensors
+  /// with the same one are tied.
+  std::function<Status(uint64_t offset, std::span<std::byte> out)> read = {};
 };
 
 /// Serialized bytes, as a provider describes them. Exactly one of `bytes` (with `size`) and `write`
@@ -121,6 +132,10 @@ class Description {
   /// Encoding for raw tensors and objects described from now on; returns the one before. See
   /// WithEncoding().
   Encoding SetDefaultEncoding(Encoding encoding);
+
+  /// Pieces for tensors described from now on that name none; returns the function before. See
+  /// Sharded().
+  PiecesOf SetDefaultPieces(PiecesOf pieces);
 
   /// Makes the description fail with `status`, unless it failed already.
   void Fail(Status status);

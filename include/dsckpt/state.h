@@ -20,6 +20,8 @@ struct HostOptions {
   /// In elements; empty: contiguous, row-major.
   std::span<const int64_t> strides = {};
   std::shared_ptr<const void> owner = {};
+  /// See TensorSource::pieces; copied.
+  std::span<const Piece> pieces = {};
 };
 
 /// How State::Device treats one tensor.
@@ -29,6 +31,8 @@ struct DeviceOptions {
   /// Ordinal of the tensor's device, or kDeviceOfPointer: asked for at each save.
   int device = kDeviceOfPointer;
   std::shared_ptr<const void> owner = {};
+  /// See TensorSource::pieces; copied.
+  std::span<const Piece> pieces = {};
 };
 
 /// The everyday provider: register memory once, then save and restore with the same object (design:

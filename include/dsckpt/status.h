@@ -34,7 +34,9 @@ enum class StatusCode : int32_t {
   kOutOfMemory = 16,
   kMismatch =
       17,  ///< Restore: the file and the caller's state disagree in name, dtype, shape or size.
-  kInternal = 18,  ///< A defect of this library. Please report it.
+  kInternal = 18,    ///< A defect of this library. Please report it.
+  kTimedOut = 19,    ///< Other ranks of a group did not answer in time.
+  kIncomplete = 20,  ///< A sharded checkpoint lacks shards, or parts of a tensor.
 };
 
 /// The name of a code without its `k`, e.g. "Corrupt". Never null.

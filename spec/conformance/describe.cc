@@ -17,6 +17,12 @@ Json HexOf(const std::optional<Hash128>& hash) {
   return text;
 }
 
+std::string HexOf(uint64_t hash) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
 std::string EncodingText(Encoding encoding) {
   const std::string name = EncodingName(encoding);
   return name != "unknown" ? name : "unknown(" + std::to_string(static_cast<int>(encoding)) + ")";
@@ -25,6 +31,21 @@ std::string EncodingText(Encoding encoding) {
 std::string DTypeText(const DTypeInfo& dtype) {
   if (dtype.name != "unknown") return std::string(dtype.name);
   return "unknown(" + std::to_string(static_cast<int>(dtype.code)) + ")";
+}
+
+Json RangeJson(const Range& range) { return Json::array({range.begin, range.end}); }
+
+Json PieceJson(const OwnedPiece& piece) {
+  Json json = {{"logical_name", piece.logical_name}, {"logical_shape", piece.logical_shape}};
+  if (piece.form == Piece::Form::kFlat) {
+    json["flat"] = RangeJson(piece.flat);
+  } else {
+    json["box"] = Json::array();
+    for (const Range& range : piece.box) json["box"].push_back(RangeJson(range));
+  }
+  json["element_offset"] = piece.element_offset;
+  json["replica_group"] = piece.replica_group;
+  return json;
 }
 
 Json TensorJson(const File& file, const TensorInfo& info, std::string_view name, Json alias_of) {
@@ -43,7 +64,9 @@ Json TensorsJson(const File& file) {
   std::vector<Json> rows;
   for (uint32_t i = 0; i < file.tensor_count(); ++i) {
     const TensorInfo info = file.tensor(i);
-    rows.push_back(TensorJson(file, info, info.name, nullptr));
+    Json row = TensorJson(file, info, info.name, nullptr);
+    for (const OwnedPiece& piece : file.Pieces(info)) row["pieces"].push_back(PieceJson(piece));
+    rows.push_back(std::move(row));
   }
   for (uint32_t i = 0; i < file.alias_count(); ++i) {
     const AliasInfo alias = file.alias(i);
@@ -194,6 +217,44 @@ Json Describe(const File& file) {
           {"objects", ObjectsJson(file)},
           {"attributes", attributes ? NodeJson(*attributes) : Json::object()},
           {"tree", tree ? NodeJson(*tree) : FlatTree(file)}};
+}
+
+Json Describe(const format::ManifestView& manifest) {
+  Json shards = Json::array();
+  for (uint32_t i = 0; i < manifest.shard_count(); ++i) {
+    shards.push_back({{"name", manifest.shard_names[i]},
+                      {"rank", manifest.shard_rank[i]},
+                      {"file_bytes", manifest.shard_file_bytes[i]},
+                      {"index_bytes", manifest.shard_index_bytes[i]},
+                      {"index_xxh3_64", HexOf(manifest.shard_index_xxh3_64[i])}});
+  }
+  Json tensors = Json::array();
+  const format::PieceView& pieces = manifest.pieces;
+  for (uint32_t l = 0; l < pieces.logical_names.size(); ++l) {
+    const auto shape = pieces.logical_shape(l);
+    Json rows = Json::array();
+    const auto [first, last] = manifest.PiecesOf(l);
+    for (uint32_t i = first; i < last; ++i) {
+      const auto piece = pieces.Get(i);
+      if (!piece) continue;
+      Json row = {{"shard", manifest.shard_names[manifest.piece_shard[i]]},
+                  {"tensor", pieces.tensor[i]}};
+      row.update(PieceJson(*piece));
+      row.erase("logical_name");
+      row.erase("logical_shape");
+      rows.push_back(std::move(row));
+    }
+    const DType dtype{manifest.dtypes[manifest.logical_dtype[l]].code};
+    tensors.push_back({{"name", pieces.logical_names[l]},
+                       {"dtype", FindDType(dtype)->name},
+                       {"shape", std::vector<int64_t>(shape.begin(), shape.end())},
+                       {"pieces", std::move(rows)}});
+  }
+  return {{"attempt", manifest.attempt},
+          {"step", manifest.step},
+          {"ranks", manifest.ranks},
+          {"shards", std::move(shards)},
+          {"tensors", std::move(tensors)}};
 }
 
 }  // namespace dsckpt::conformance

@@ -4,12 +4,16 @@
 #include <nlohmann/json.hpp>
 
 #include "dsckpt/file.h"
+#include "format/manifest.h"
 
 namespace dsckpt::conformance {
 
 /// What `dsckpt inspect --json --tree` says about a file, without "path". Written apart from the
 /// command, so that the two check each other.
 nlohmann::ordered_json Describe(const File& file);
+
+/// What a manifest says, by logical tensor.
+nlohmann::ordered_json Describe(const format::ManifestView& manifest);
 
 }  // namespace dsckpt::conformance
 

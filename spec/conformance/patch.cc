@@ -39,6 +39,34 @@ format::TreeColumns Own(const format::TreeView& tree) {
   return {Own(tree.nodes), std::string(tree.heap), {tree.tags.begin(), tree.tags.end()}};
 }
 
+format::PieceColumns Own(const format::PieceView& pieces) {
+  return {.logical_names = Own(pieces.logical_names),
+          .logical_dim_end = Own(pieces.logical_dim_end),
+          .logical_dims = Own(pieces.logical_dims),
+          .tensor = Own(pieces.tensor),
+          .logical = Own(pieces.logical),
+          .element_offset = Own(pieces.element_offset),
+          .form = Own(pieces.form),
+          .bounds_end = Own(pieces.bounds_end),
+          .bounds = Own(pieces.bounds),
+          .replica_group = Own(pieces.replica_group)};
+}
+
+format::ManifestColumns Own(const format::ManifestView& view) {
+  return {.attempt = std::string(view.attempt),
+          .step = view.step,
+          .ranks = view.ranks,
+          .shard_names = {view.shard_names.begin(), view.shard_names.end()},
+          .shard_rank = Own(view.shard_rank),
+          .shard_file_bytes = Own(view.shard_file_bytes),
+          .shard_index_bytes = Own(view.shard_index_bytes),
+          .shard_index_xxh3_64 = Own(view.shard_index_xxh3_64),
+          .dtypes = Own(view.dtypes),
+          .logical_dtype = Own(view.logical_dtype),
+          .pieces = Own(view.pieces),
+          .piece_shard = Own(view.piece_shard)};
+}
+
 format::IndexColumns Own(const format::IndexView& view) {
   return {.dtypes = Own(view.dtypes),
           .media_types = {view.media_types.begin(), view.media_types.end()},
@@ -54,6 +82,7 @@ format::IndexColumns Own(const format::IndexView& view) {
           .object_media_type = Own(view.object_media_type),
           .chunk_sums = Own(view.chunk_sums),
           .stored_chunks = Own(view.stored_chunks),
+          .pieces = Own(view.pieces),
           .tree = Own(view.tree),
           .attributes = Own(view.attributes)};
 }
@@ -65,7 +94,9 @@ std::vector<uint64_t> Aligned(const std::string& bytes) {
   return words;
 }
 
-Result<format::IndexColumns> Columns(const Parts& parts) {
+}  // namespace
+
+Result<format::IndexColumns> ColumnsOf(const Parts& parts) {
   const std::vector<uint64_t> words = Aligned(parts.index);
   const format::Geometry geometry{parts.footer.data_begin, parts.footer.tail_begin,
                                   parts.footer.index_offset};
@@ -73,8 +104,6 @@ Result<format::IndexColumns> Columns(const Parts& parts) {
                           format::ParseIndex(std::as_bytes(std::span(words)), geometry));
   return Own(view);
 }
-
-}  // namespace
 
 Result<Parts> TakeApart(const std::string& bytes) {
   const auto all = BytesOf(bytes);
@@ -111,10 +140,27 @@ std::string WithParts(const std::string& bytes, const PartsChange& change) {
 
 std::string WithColumns(const std::string& bytes, const ColumnsChange& change) {
   return WithParts(bytes, [&](Parts& parts) {
-    format::IndexColumns columns = Columns(parts).value();
+    format::IndexColumns columns = ColumnsOf(parts).value();
     change(columns);
     parts.index = TextOf(format::EncodeIndex(columns).value());
   });
+}
+
+std::string WithManifest(const std::string& bytes,
+                         const std::function<void(format::ManifestColumns&)>& change) {
+  const std::vector<uint64_t> words = Aligned(bytes);
+  format::ManifestColumns columns =
+      Own(format::ParseManifest(std::as_bytes(std::span(words)).first(bytes.size())).value());
+  change(columns);
+  return TextOf(format::EncodeManifest(columns).value());
+}
+
+std::string WithManifestBytes(const std::string& bytes, const BytesChange& change) {
+  std::string changed = bytes;
+  change(changed);
+  const uint64_t hash = format::Hash64(BytesOf(changed).first(changed.size() - 16));
+  std::memcpy(changed.data() + changed.size() - 16, &hash, sizeof hash);
+  return changed;
 }
 
 std::string WithFooter(const std::string& bytes,

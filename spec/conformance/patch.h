@@ -6,6 +6,7 @@
 
 #include "format/columns.h"
 #include "format/footer.h"
+#include "format/manifest.h"
 
 // Changing one thing in a shard and making the rest agree again, so that only one rule is broken.
 
@@ -21,9 +22,18 @@ Result<Parts> TakeApart(const std::string& bytes);
 /// Index padded, sizes and checksums recomputed everywhere.
 std::string PutTogether(Parts parts);
 
+/// The shard's index, owned.
+Result<format::IndexColumns> ColumnsOf(const Parts& parts);
+
 using ColumnsChange = std::function<void(format::IndexColumns&)>;
 using PartsChange = std::function<void(Parts&)>;
 using BytesChange = std::function<void(std::string&)>;
+
+/// The manifest re-encoded with changed columns. REQUIRES: `bytes` is a valid manifest.
+std::string WithManifest(const std::string& bytes,
+                         const std::function<void(format::ManifestColumns&)>& change);
+/// The manifest's bytes changed, its trailer's checksum recomputed.
+std::string WithManifestBytes(const std::string& bytes, const BytesChange& change);
 
 /// REQUIRES (all): `bytes` is a valid shard.
 /// The index re-encoded with changed columns. The body stays.

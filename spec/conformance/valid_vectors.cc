@@ -332,7 +332,7 @@ void Mixed(Description& d) {
 }  // namespace
 
 std::vector<ValidVector> ValidVectors() {
-  return {
+  std::vector<ValidVector> vectors = {
       {"example", Example, {}},
       {"layout", Layout, {}},
       {"empty", [](Description&) {}, {}},
@@ -348,6 +348,8 @@ std::vector<ValidVector> ValidVectors() {
       {"metadata", MetadataItems, MetadataOptions()},
       {"mixed", Mixed, {}},
   };
+  for (ValidVector& vector : PieceVectors()) vectors.push_back(std::move(vector));
+  return vectors;
 }
 
 }  // namespace dsckpt::conformance

@@ -19,6 +19,8 @@ struct ValidVector {
   SaveOptions options = {};
 };
 std::vector<ValidVector> ValidVectors();
+/// Those that declare pieces; among ValidVectors().
+std::vector<ValidVector> PieceVectors();
 
 /// Files that a later version could write and this one must read; made from the bytes of the vector
 /// "mixed".
@@ -39,6 +41,13 @@ struct InvalidVector {
   std::string kind = {};
 };
 Result<std::vector<InvalidVector>> InvalidVectors(const std::string& mixed);
+
+/// A manifest of the shards that are the vectors "pieces" and "pieces-rank1".
+Result<std::string> ManifestVector(const std::string& pieces, const std::string& pieces_rank1);
+/// Broken variants of it; each `code` is what parsing gives.
+Result<std::vector<InvalidVector>> InvalidManifests(const std::string& manifest);
+/// Broken variants of "pieces".
+Result<std::vector<InvalidVector>> InvalidPieces(const std::string& pieces);
 
 /// Writes valid/ and invalid/ below `directory`, each file with its JSON.
 Status WriteVectors(const std::string& directory);

@@ -56,11 +56,21 @@ Json Expectation(const InvalidVector& vector) {
   return json;
 }
 
-Status WriteInvalid(const std::string& directory, const std::string& mixed) {
-  DSCKPT_ASSIGN_OR_RETURN(const auto vectors, InvalidVectors(mixed));
+Status WriteManifest(const std::string& directory) {
+  DSCKPT_ASSIGN_OR_RETURN(const std::string pieces, ReadFile(directory + "/pieces.dsckpt"));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string second, ReadFile(directory + "/pieces-rank1.dsckpt"));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string bytes, ManifestVector(pieces, second));
+  DSCKPT_RETURN_IF_ERROR(WriteFile(directory + "/manifest.manifest", bytes));
+  // std::string aligns its bytes to 8 or more.
+  DSCKPT_ASSIGN_OR_RETURN(const auto view, format::ParseManifest(std::as_bytes(std::span(bytes))));
+  return WriteFile(directory + "/manifest.json", Describe(view).dump(1) + "\n");
+}
+
+Status WriteInvalid(const std::string& directory, const char* extension,
+                    const std::vector<InvalidVector>& vectors) {
   for (const InvalidVector& vector : vectors) {
     const std::string stem = directory + "/" + vector.name;
-    DSCKPT_RETURN_IF_ERROR(WriteFile(stem + ".dsckpt", vector.bytes));
+    DSCKPT_RETURN_IF_ERROR(WriteFile(stem + extension, vector.bytes));
     DSCKPT_RETURN_IF_ERROR(WriteFile(stem + ".json", Expectation(vector).dump(1) + "\n"));
   }
   return {};
@@ -69,9 +79,18 @@ Status WriteInvalid(const std::string& directory, const std::string& mixed) {
 }  // namespace
 
 Status WriteVectors(const std::string& directory) {
-  DSCKPT_RETURN_IF_ERROR(WriteValid(directory + "/valid"));
-  DSCKPT_ASSIGN_OR_RETURN(const std::string mixed, ReadFile(directory + "/valid/mixed.dsckpt"));
-  return WriteInvalid(directory + "/invalid", mixed);
+  const std::string valid = directory + "/valid", invalid = directory + "/invalid";
+  DSCKPT_RETURN_IF_ERROR(WriteValid(valid));
+  DSCKPT_RETURN_IF_ERROR(WriteManifest(valid));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string mixed, ReadFile(valid + "/mixed.dsckpt"));
+  DSCKPT_ASSIGN_OR_RETURN(auto broken, InvalidVectors(mixed));
+  DSCKPT_RETURN_IF_ERROR(WriteInvalid(invalid, ".dsckpt", broken));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string pieces, ReadFile(valid + "/pieces.dsckpt"));
+  DSCKPT_ASSIGN_OR_RETURN(broken, InvalidPieces(pieces));
+  DSCKPT_RETURN_IF_ERROR(WriteInvalid(invalid, ".dsckpt", broken));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string manifest, ReadFile(valid + "/manifest.manifest"));
+  DSCKPT_ASSIGN_OR_RETURN(broken, InvalidManifests(manifest));
+  return WriteInvalid(invalid, ".manifest", broken);
 }
 
 }  // namespace dsckpt::conformance

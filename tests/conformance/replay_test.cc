@@ -5,6 +5,7 @@
 #include "dsckpt/file.h"
 #include "dsckpt/verify.h"
 #include "format/checksum.h"
+#include "format/manifest.h"
 #include "spec/conformance/describe.h"
 #include "spec/conformance/vectors.h"
 #include "tests/catch.h"
@@ -22,10 +23,10 @@ namespace fs = std::filesystem;
 const std::string kVectors = std::string(DSCKPT_SOURCE_DIR) + "/spec/conformance/";
 
 // Paths without extension, sorted.
-std::vector<std::string> Stems(const std::string& folder) {
+std::vector<std::string> Stems(const std::string& folder, const char* extension = ".dsckpt") {
   std::vector<std::string> stems;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() == ".dsckpt")
+    if (entry.path().extension() == extension)
       stems.push_back((folder / entry.path().stem()).string());
   }
   std::sort(stems.begin(), stems.end());
@@ -139,20 +140,52 @@ TEST_CASE("verification finds fault with every invalid vector") {
   }
 }
 
+TEST_CASE("the manifest vector says what its JSON says") {
+  const std::string bytes = ReadWholeFile(kVectors + "valid/manifest.manifest");
+  const Result<format::ManifestView> manifest =
+      format::ParseManifest(std::as_bytes(std::span(bytes)));
+  REQUIRE(manifest.status().ToString() == "Ok");
+  CHECK(Describe(*manifest) == ReadJson(kVectors + "valid/manifest"));
+  // It names the two shards next to it, and what it says of them holds.
+  for (uint32_t i = 0; i < manifest->shard_count(); ++i) {
+    const std::string shard = kVectors + "valid/" + std::string(manifest->shard_names[i]);
+    INFO(shard);
+    CHECK(fs::file_size(shard) == manifest->shard_file_bytes[i]);
+  }
+}
+
+TEST_CASE("invalid manifests are refused as their JSON says") {
+  const auto stems = Stems(kVectors + "invalid", ".manifest");
+  REQUIRE(stems.size() >= 40);
+  for (const std::string& stem : stems) {
+    const Json expected = ReadJson(stem);
+    const std::string bytes = ReadWholeFile(stem + ".manifest");
+    const Status status = format::ParseManifest(std::as_bytes(std::span(bytes))).status();
+    INFO(stem << ": " << status.ToString());
+    CHECK(StatusCodeName(status.code()) == expected["code"].get<std::string>());
+    const auto contains = expected["message_contains"].get<std::string>();
+    INFO("should contain: " << contains);
+    CHECK(status.message().find(contains) != std::string::npos);
+  }
+}
+
 TEST_CASE("each validation rule of the specification has a vector") {
   const std::string spec = ReadWholeFile(std::string(DSCKPT_SOURCE_DIR) + "/spec/format.md");
   std::set<std::string> rules;
   for (size_t at = spec.find("\n| F1 |"); at != std::string::npos; at = spec.find("\n| ", at + 1)) {
     const std::string rule = spec.substr(at + 3, spec.find(' ', at + 3) - at - 3);
     const bool is_rule =
-        rule.size() >= 2 && std::string("FXNTPR").find(rule[0]) != std::string::npos &&
+        rule.size() >= 2 && std::string("FXNTPRLM").find(rule[0]) != std::string::npos &&
         std::all_of(rule.begin() + 1, rule.end(), [](char c) { return isdigit(c); });
     if (is_rule) rules.insert(rule);
     if (rule == "what") break;
   }
-  REQUIRE(rules.size() > 30);
+  REQUIRE(rules.size() > 55);
   std::set<std::string> covered;
-  for (const std::string& stem : Stems(kVectors + "invalid")) {
+  std::vector<std::string> stems = Stems(kVectors + "invalid");
+  const std::vector<std::string> manifests = Stems(kVectors + "invalid", ".manifest");
+  stems.insert(stems.end(), manifests.begin(), manifests.end());
+  for (const std::string& stem : stems) {
     std::string rule = fs::path(stem).filename().string();
     rule = rule.substr(0, rule.find('-'));
     rule[0] = static_cast<char>(toupper(rule[0]));
@@ -226,6 +259,8 @@ TEST_CASE("the vectors are what this version writes") {
     CHECK(WithoutStorage(ReadJson(written)) == WithoutStorage(expected));
     if (!HasEncoded(expected)) CHECK(fs::file_size(written + ".dsckpt") == expected["file_bytes"]);
   }
+  CHECK(ReadWholeFile(dir / "valid/manifest.manifest") ==
+        ReadWholeFile(kVectors + "valid/manifest.manifest"));
 }
 
 #ifdef DSCKPT_TOOL

@@ -169,10 +169,14 @@ class FaultFs {
     const int error = current_->Enter("ring_register");
     return error != 0 ? -error : dsckpt::io::RealSyscalls().ring_register(ring, iovecs, count);
   }
+  static int RenameNew(const char* from, const char* to) {
+    if (Fails("rename_new")) return -1;
+    return dsckpt::io::RealSyscalls().rename_new(from, to);
+  }
   static const dsckpt::io::Syscalls& Table() {
-    static const dsckpt::io::Syscalls table = {Open,   Close,     Pread,     Pwrite,
-                                               Fsync,  Ftruncate, Fallocate, Rename,
-                                               Unlink, Mmap,      RingInit,  RingRegister};
+    static const dsckpt::io::Syscalls table = {Open,      Close,        Pread,    Pwrite, Fsync,
+                                               Ftruncate, Fallocate,    Rename,   Unlink, Mmap,
+                                               RingInit,  RingRegister, RenameNew};
     return table;
   }
 

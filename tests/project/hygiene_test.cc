@@ -6,7 +6,7 @@
 
 namespace {
 
-const char* const kLibrary[] = {"include", "format", "io", "writer", "reader"};
+const char* const kLibrary[] = {"include", "format", "io", "writer", "reader", "mpi"};
 
 size_t LineOf(const std::string& text, size_t position) {
   return 1 + static_cast<size_t>(

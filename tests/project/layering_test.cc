@@ -15,10 +15,11 @@ struct Layer {
 
 const Layer kLayers[] = {
     {"include/dsckpt", {"dsckpt/"}},
-    {"format", {"dsckpt/", "format/", "index_generated.h"}},
+    {"format", {"dsckpt/", "format/", "index_generated.h", "manifest_generated.h"}},
     {"io", {"dsckpt/", "io/"}},
     {"writer", {"dsckpt/", "format/", "io/", "writer/"}},
     {"reader", {"dsckpt/", "format/", "io/", "reader/"}},
+    {"mpi", {"dsckpt/"}},
     {"tools", {"dsckpt/", "tools/"}},
     {"bench", {"dsckpt/", "bench/"}},
     {"examples", {"dsckpt/", "examples/"}},

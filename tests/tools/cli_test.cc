@@ -45,6 +45,8 @@ TEST_CASE("usage: help and version on stdout with 0, mistakes on stderr with 2")
       {{"inspect", "--help"}, 0, "dsckpt inspect step-1200.dsckpt --tree", ""},
       {{"verify", "--help"}, 0, "dsckpt verify --decode", ""},
       {{"import", "--help"}, 0, "dsckpt import model.safetensors -o model.dsckpt", ""},
+      {{"merge", "--help"}, 0, "dsckpt merge run/step-0000001200 -o model.dsckpt", ""},
+      {{"ls", "--help"}, 0, "dsckpt ls run", ""},
       {{"export", "--help"}, 0, "dsckpt export step-1200.dsckpt -o model.safetensors", ""},
       {{}, 2, "", "--help"},
       {{"explode"}, 2, "", "dsckpt --help"},
@@ -61,8 +63,17 @@ TEST_CASE("usage: help and version on stdout with 0, mistakes on stderr with 2")
       {{"verify", missing}, 2, "", missing},
       {{"import", missing, "-o", dir / "out"}, 2, "", missing},
       {{"export", missing, "-o", dir / "out"}, 2, "", missing},
-      {{"inspect", dir.path()}, 2, "", dir.path()},
-      {{"verify", dir.path()}, 2, "", dir.path()},
+      {{"inspect", dir.path()}, 1, "", dir.path() + ": no complete checkpoint"},
+      {{"verify", dir.path()}, 1, "", dir.path() + ": no complete checkpoint"},
+      {{"ls", dir.path()}, 1, "", dir.path() + ": no complete checkpoint"},
+      {{"ls", missing}, 2, "", missing},
+      {{"merge", missing}, 2, "", "--output"},
+      {{"merge", missing, "-o", dir / "out"}, 2, "", missing},
+      {{"merge", missing, "-o", dir / "out", "--shards", "0"}, 2, "", "--shards"},
+      {{"merge", missing, "-o", dir / "out", "--shards", "2", "--max-shard-size", "1GB"},
+       2,
+       "",
+       "--max-shard-size"},
   };
   for (const Case& c : cases) Check(c);
 }

@@ -1,0 +1,117 @@
+#ifndef DSCKPT_CHECKPOINT_WRITER_H_
+#define DSCKPT_CHECKPOINT_WRITER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dsckpt/coordinator.h"
+#include "dsckpt/engine.h"
+#include "dsckpt/provider.h"
+#include "dsckpt/status.h"
+
+namespace dsckpt {
+
+/// Which complete checkpoints of a run directory stay. Applied by rank 0 after a checkpoint was
+/// published; incomplete ones count for nothing, and the one `latest` names always stays.
+struct Retention {
+  int keep_last = 0;       ///< The newest N stay. 0: all stay, the rest of this struct unused.
+  int64_t keep_every = 0;  ///< Steps that are multiples of this stay. 0: none for this reason.
+  std::vector<int64_t> keep = {};  ///< These steps stay.
+};
+
+struct CheckpointWriterOptions {
+  /// Where the checkpoints of the run stand, one directory each. Made where missing.
+  std::string run_directory;
+  /// The group; null: one rank alone.
+  std::shared_ptr<Coordinator> coordinator = {};
+  /// From Save() until all ranks' shards are durable and the manifest stands. When it has passed,
+  /// every rank that is alive gets kTimedOut and nothing is published.
+  std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  Retention retention = {};
+  /// For tools that put one checkpoint beside a run that may be under way: `latest`, left-overs and
+  /// other checkpoints stay as they are.
+  bool standalone = false;
+  /// Called from engine and commit threads, one call at a time, with warnings.
+  std::function<void(const Event&)> on_event = {};
+};
+
+struct CheckpointSaveOptions {
+  /// Name of the checkpoint's directory in the run directory; empty: "step-" and the step, ten
+  /// digits.
+  std::string name = {};
+  /// Replace a complete checkpoint of this name instead of refusing it.
+  bool replace = false;
+  /// The directory belongs to another program as well (DeepSpeed's `save_dir/tag`): shards and
+  /// manifest are moved into it one by one, the manifest last, and other files stay.
+  bool in_place = false;
+  SaveOptions file = {};
+};
+
+/// One shard that a rank adds to a checkpoint.
+struct ShardSource {
+  /// File name in the checkpoint's directory; empty: "shard-", the rank in five digits, ".dsckpt".
+  std::string name = {};
+  const StateProvider* provider = nullptr;
+};
+
+/// One checkpoint under way, on one rank. As SaveHandle.
+class CheckpointHandle {
+ public:
+  CheckpointHandle();
+  ~CheckpointHandle();
+  CheckpointHandle(const CheckpointHandle&);
+  CheckpointHandle& operator=(const CheckpointHandle&);
+
+  /// Blocks until this rank's source memory has been read, or its saves failed.
+  Status WaitCaptured() const;
+  /// Blocks until the checkpoint of all ranks is published and durable, or it failed: the same
+  /// answer on every rank that is alive. kTimedOut: some rank did not finish in time.
+  Status WaitDurable() const;
+
+  struct Job;  // Internal.
+  explicit CheckpointHandle(std::shared_ptr<Job> job);
+
+ private:
+  std::shared_ptr<Job> job_;
+};
+
+/// Writes checkpoints of a group of ranks, each complete or not there (spec/commit.md). Every rank
+/// creates one and calls Save() in the same order with the same step and name.
+/// Thread-safe. Uses `engine`, which must outlive it. Destroying it waits until every checkpoint
+/// is published or failed.
+class CheckpointWriter {
+ public:
+  /// Rank 0 also repairs what a crash left: a replacement that stopped half-way is finished or
+  /// undone, directories of incomplete attempts are removed. kInvalidArgument, I/O.
+  static Result<std::unique_ptr<CheckpointWriter>> Create(Engine& engine,
+                                                          CheckpointWriterOptions options);
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  /// Saves this rank's part and returns as Engine::Save() does; nothing waits for other ranks. A
+  /// save that fails, is refused here or is skipped by a busy engine fails the checkpoint on all
+  /// ranks.
+  Result<CheckpointHandle> Save(int64_t step, const StateProvider& state,
+                                const CheckpointSaveOptions& options = {});
+  /// The same with any number of shards of this rank; none is legal.
+  Result<CheckpointHandle> Save(int64_t step, std::span<const ShardSource> shards,
+                                const CheckpointSaveOptions& options = {});
+  /// Waits for all checkpoints accepted so far. Returns the first error that no handle has shown,
+  /// once.
+  Status WaitDurable();
+
+ private:
+  struct Impl;
+  explicit CheckpointWriter(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace dsckpt
+
+#endif  // DSCKPT_CHECKPOINT_WRITER_H_

@@ -1,0 +1,48 @@
+#ifndef DSCKPT_IO_DIRECTORY_H_
+#define DSCKPT_IO_DIRECTORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dsckpt/status.h"
+
+// Directories and small files, for the commit of a group and its readers. Errors carry path and
+// errno.
+
+namespace dsckpt::io {
+
+/// Bare names, sorted by bytes, without "." and "..".
+Result<std::vector<std::string>> ListDirectory(const std::string& path);
+/// OK when it stands already, made by whomever. Makes missing parents too.
+Status MakeDirectories(const std::string& path);
+/// kAlreadyExists when anything of that name stands.
+Status MakeDirectory(const std::string& path);
+/// Never replaces: kAlreadyExists when `to` stands.
+Status RenameNoReplace(const std::string& from, const std::string& to);
+/// Replaces a file.
+Status RenameFile(const std::string& from, const std::string& to);
+/// fsync; file systems that cannot (EINVAL, ENOTSUP) are no error.
+Status SyncDirectory(const std::string& path);
+/// Removes a file or a whole directory; not being there is no error. Does not follow links.
+Status RemoveAll(const std::string& path);
+
+/// kLimitExceeded when it is larger than `max_bytes`; kInvalidArgument when it is no regular file.
+Result<std::vector<std::byte>> ReadSmallFile(const std::string& path, uint64_t max_bytes);
+/// Appears whole or not at all, and durable: temporary file, fsync, rename, fsync of the directory.
+Status WriteSmallFile(const std::string& path, std::span<const std::byte> bytes);
+/// Appears whole or not at all, but is not synced and leaves orphans to others: for values that
+/// mean nothing after a crash.
+Status WriteValueFile(const std::string& path, std::span<const std::byte> bytes);
+
+/// What stands at a path; links are not followed.
+enum class PathKind { kNone, kFile, kDirectory, kOther };
+Result<PathKind> KindOf(const std::string& path);
+/// Size of a regular file; kInvalidArgument when it is none. Links are not followed.
+Result<uint64_t> FileBytes(const std::string& path);
+
+}  // namespace dsckpt::io
+
+#endif  // DSCKPT_IO_DIRECTORY_H_

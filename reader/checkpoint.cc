@@ -1,0 +1,322 @@
+#include "dsckpt/checkpoint.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "dsckpt/limits.h"
+#include "format/names.h"
+#include "io/directory.h"
+#include "reader/checkpoint_impl.h"
+#include "reader/file_impl.h"
+
+namespace dsckpt {
+
+namespace {
+
+constexpr auto kRetryPause = std::chrono::milliseconds(50);
+
+DTypeInfo DescribeDType(const format::DTypeRecord& record) {
+  const auto code = static_cast<DType>(record.code);
+  if (const auto known = FindDType(code)) return *known;
+  return {code, record.bits, record.block_elements, record.block_bytes, "unknown", false, false};
+}
+
+/// What a lagging shared file system may show for a moment.
+bool MayPass(const Status& status) {
+  return status.code() == StatusCode::kNotFound || status.error_number() == ESTALE;
+}
+
+template <typename Attempt>
+auto Retry(std::chrono::milliseconds limit, Attempt&& attempt) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (true) {
+    auto result = attempt();
+    if (result.ok() || !MayPass(result.status()) ||
+        std::chrono::steady_clock::now() + kRetryPause > deadline) {
+      return result;
+    }
+    std::this_thread::sleep_for(kRetryPause);
+  }
+}
+
+void Finish(Checkpoint::Impl& impl) {
+  for (const format::DTypeRecord& record : impl.manifest.dtypes) {
+    impl.dtypes.push_back(DescribeDType(record));
+  }
+  impl.touched.resize(impl.manifest.shard_count());
+}
+
+Status OpenDirectory(Checkpoint::Impl& impl) {
+  const std::string file = impl.path + "/" + std::string(format::kManifestName);
+  auto bytes = io::ReadSmallFile(file, kMaxManifestBytes);
+  if (!bytes.ok()) {
+    if (bytes.status().code() != StatusCode::kNotFound) return bytes.status();
+    return Status(StatusCode::kIncomplete,
+                  "the directory has no " + std::string(format::kManifestName) +
+                      ": it is no checkpoint, or one that was never completed; use another one "
+                      "('dsckpt ls' lists a run's)")
+        .WithPath(impl.path);
+  }
+  DSCKPT_ASSIGN_OR_RETURN(impl.manifest_memory, reader::AlignedBuffer::Allocate(
+                                                    bytes->size(), alignof(std::max_align_t)));
+  std::copy(bytes->begin(), bytes->end(), impl.manifest_memory.bytes().begin());
+  auto manifest = format::ParseManifest(impl.manifest_memory.bytes());
+  if (!manifest.ok()) return Status(manifest.status()).WithPath(file);
+  impl.manifest = std::move(manifest).value();
+  impl.has_manifest = true;
+  for (const std::string_view name : impl.manifest.shard_names) {
+    impl.shard_paths.push_back(impl.path + "/" + std::string(name));
+  }
+  Finish(impl);
+  return Status();
+}
+
+/// A manifest as if the group had written one.
+Status DescribeShards(Checkpoint::Impl& impl, std::span<const std::string> paths) {
+  std::vector<format::ManifestColumns> parts;
+  for (uint32_t i = 0; i < paths.size(); ++i) {
+    DSCKPT_ASSIGN_OR_RETURN(const File file, File::Open(paths[i], impl.options.file));
+    const auto& footer = file.impl().footer;
+    auto part = format::ManifestOfShard(
+        {paths[i], i, file.file_bytes(), footer.index_bytes, footer.index_xxh3_64},
+        file.impl().index);
+    if (!part.ok()) return Status(part.status()).WithPath(paths[i]);
+    parts.push_back(std::move(part).value());
+    impl.shards.Put(i, file);
+  }
+  std::vector<format::ManifestView> views;
+  for (const auto& part : parts) views.push_back(format::ViewOf(part));
+  DSCKPT_ASSIGN_OR_RETURN(format::ManifestColumns merged, format::MergeManifests(views));
+  merged.ranks = static_cast<uint32_t>(paths.size());
+  impl.columns = std::make_unique<format::ManifestColumns>(std::move(merged));
+  impl.manifest = format::ViewOf(*impl.columns);
+  impl.shard_paths.assign(paths.begin(), paths.end());
+  Finish(impl);
+  impl.touched.assign(paths.size(), true);
+  return Status();
+}
+
+int64_t StepOf(const File& file) {
+  const auto step = file.Attribute("step");
+  const auto* const number = step.ok() ? std::get_if<int64_t>(&*step) : nullptr;
+  return number == nullptr ? 0 : *number;
+}
+
+}  // namespace
+
+Status reader::CheckShard(const File& file, const ShardInfo& expected) {
+  const auto& footer = file.impl().footer;
+  const bool same =
+      file.format() == FileFormat::kDsckpt && file.file_bytes() == expected.file_bytes &&
+      footer.index_bytes == expected.index_bytes && footer.index_xxh3_64 == expected.index_xxh3_64;
+  if (same) return Status();
+  return Status(StatusCode::kMismatch,
+                "this is not the shard that the manifest describes: expected " +
+                    std::to_string(expected.file_bytes) + " bytes with index checksum " +
+                    ToHex64(expected.index_xxh3_64) + ", found " +
+                    std::to_string(file.file_bytes()) + " bytes with " +
+                    ToHex64(footer.index_xxh3_64) +
+                    ": it belongs to another save; use another checkpoint")
+      .WithPath(file.path());
+}
+
+Result<File> Checkpoint::Impl::OpenOnce(uint32_t shard) const {
+  const std::string& file_path = shard_paths[shard];
+  if (has_manifest) {
+    // Not through a link, which could lead out of the directory.
+    DSCKPT_ASSIGN_OR_RETURN(const io::PathKind kind, io::KindOf(file_path));
+    if (kind == io::PathKind::kNone) {
+      return Status(
+                 StatusCode::kNotFound,
+                 "the shard of rank " + std::to_string(manifest.shard_rank[shard]) + " is missing")
+          .WithPath(file_path);
+    }
+    if (kind != io::PathKind::kFile) {
+      return Status(StatusCode::kMismatch,
+                    "the shard is a link or no regular file, which no writer makes: not followed")
+          .WithPath(file_path);
+    }
+  }
+  DSCKPT_ASSIGN_OR_RETURN(File file, File::Open(file_path, options.file));
+  if (has_manifest) {
+    const ShardInfo expected{manifest.shard_names[shard], manifest.shard_rank[shard],
+                             manifest.shard_file_bytes[shard], manifest.shard_index_bytes[shard],
+                             manifest.shard_index_xxh3_64[shard]};
+    DSCKPT_RETURN_IF_ERROR(reader::CheckShard(file, expected));
+  }
+  return file;
+}
+
+Result<File> Checkpoint::Impl::OpenShard(uint32_t shard) const {
+  {
+    std::lock_guard lock(mutex);
+    if (const File* const open = shards.Find(shard)) return *open;
+  }
+  auto file = Retry(options.retry, [&] { return OpenOnce(shard); });
+  if (!file.ok()) {
+    if (file.status().code() != StatusCode::kNotFound) return file.status();
+    return Status(StatusCode::kIncomplete, file.status().message()).WithPath(shard_paths[shard]);
+  }
+  std::lock_guard lock(mutex);
+  shards.Put(shard, *file);
+  touched[shard] = true;
+  return file;
+}
+
+bool Checkpoint::Impl::IsOpen(uint32_t shard) const {
+  std::lock_guard lock(mutex);
+  return shards.Has(shard);
+}
+
+std::shared_ptr<const reader::PartMap> Checkpoint::Impl::Parts(uint32_t tensor) const {
+  {
+    std::lock_guard lock(mutex);
+    if (const auto* const kept = part_maps.Find(tensor)) return *kept;
+  }
+  auto parts = std::make_shared<const reader::PartMap>(manifest, tensor);
+  std::lock_guard lock(mutex);
+  part_maps.Put(tensor, parts);
+  return parts;
+}
+
+Result<uint32_t> Checkpoint::Impl::TensorOrdinal(std::string_view name) const {
+  if (const auto tensor = manifest.pieces.logical_names.Find(name)) return *tensor;
+  return Status(StatusCode::kNotFound,
+                "no tensor '" + format::Printable(name) + "' in the checkpoint")
+      .WithPath(path);
+}
+
+LogicalTensorInfo Checkpoint::Impl::Info(uint32_t tensor) const {
+  const auto pieces = manifest.PiecesOf(tensor);
+  LogicalTensorInfo info;
+  info.name = manifest.pieces.logical_names[tensor];
+  info.dtype = dtypes[manifest.logical_dtype[tensor]];
+  info.shape = manifest.pieces.logical_shape(tensor);
+  info.ordinal = tensor;
+  info.piece_count = pieces.last - pieces.first;
+  uint64_t elements = 1;
+  for (const int64_t size : info.shape) elements *= static_cast<uint64_t>(size);
+  info.bytes = elements / info.dtype.block_elements * info.dtype.block_bytes;
+  return info;
+}
+
+std::string Checkpoint::Impl::Title(uint32_t tensor) const {
+  return "tensor '" + format::Printable(manifest.pieces.logical_names[tensor]) + "'";
+}
+
+Result<Checkpoint> Checkpoint::Open(const std::string& path, const CheckpointOptions& options) {
+  std::error_code unknown;  // Then opening it as a file says what is wrong.
+  if (!std::filesystem::is_directory(path, unknown))
+    return OpenShards(std::span(&path, 1), options);
+  auto impl = std::make_shared<Impl>();
+  impl->path = path;
+  while (impl->path.size() > 1 && impl->path.back() == '/') impl->path.pop_back();
+  impl->options = options;
+  DSCKPT_RETURN_IF_ERROR(OpenDirectory(*impl));
+  return Checkpoint(std::move(impl));
+}
+
+Result<Checkpoint> Checkpoint::OpenShards(std::span<const std::string> paths,
+                                          const CheckpointOptions& options) {
+  if (paths.empty()) return Status(StatusCode::kInvalidArgument, "no shards were given");
+  auto impl = std::make_shared<Impl>();
+  impl->path = paths[0];
+  impl->options = options;
+  DSCKPT_RETURN_IF_ERROR(DescribeShards(*impl, paths));
+  DSCKPT_ASSIGN_OR_RETURN(const File first, impl->OpenShard(0));
+  impl->manifest.step = StepOf(first);
+  return Checkpoint(std::move(impl));
+}
+
+const std::string& Checkpoint::path() const { return impl_->path; }
+bool Checkpoint::has_manifest() const { return impl_->has_manifest; }
+int64_t Checkpoint::step() const { return impl_->manifest.step; }
+std::string_view Checkpoint::attempt() const { return impl_->manifest.attempt; }
+uint32_t Checkpoint::ranks() const { return impl_->manifest.ranks; }
+uint32_t Checkpoint::shard_count() const { return impl_->manifest.shard_count(); }
+
+ShardInfo Checkpoint::shard(uint32_t i) const {
+  const format::ManifestView& manifest = impl_->manifest;
+  return {manifest.shard_names[i], manifest.shard_rank[i], manifest.shard_file_bytes[i],
+          manifest.shard_index_bytes[i], manifest.shard_index_xxh3_64[i]};
+}
+
+Result<File> Checkpoint::OpenShard(uint32_t shard) const { return impl_->OpenShard(shard); }
+
+uint32_t Checkpoint::open_shard_count() const {
+  std::lock_guard lock(impl_->mutex);
+  return static_cast<uint32_t>(std::count(impl_->touched.begin(), impl_->touched.end(), true));
+}
+
+uint32_t Checkpoint::tensor_count() const { return impl_->manifest.pieces.logical_names.size(); }
+LogicalTensorInfo Checkpoint::tensor(uint32_t i) const { return impl_->Info(i); }
+
+Result<LogicalTensorInfo> Checkpoint::FindTensor(std::string_view name) const {
+  DSCKPT_ASSIGN_OR_RETURN(const uint32_t tensor, impl_->TensorOrdinal(name));
+  return impl_->Info(tensor);
+}
+
+std::vector<PieceLocation> Checkpoint::Pieces(uint32_t tensor) const {
+  const format::ManifestView& manifest = impl_->manifest;
+  const auto [first, last] = manifest.PiecesOf(tensor);
+  std::vector<PieceLocation> pieces;
+  for (uint32_t i = first; i < last; ++i) {
+    auto piece = manifest.pieces.Get(i);
+    if (!piece) continue;
+    pieces.push_back({manifest.piece_shard[i], manifest.pieces.tensor[i], *std::move(piece)});
+  }
+  return pieces;
+}
+
+Status Checkpoint::CheckCoverage(uint32_t tensor) const {
+  const auto gap =
+      impl_->Parts(tensor)->Gap(reader::WholeBox(impl_->manifest.pieces.logical_shape(tensor)));
+  if (!gap) return Status();
+  return Status(StatusCode::kIncomplete, impl_->Title(tensor) + ": no shard holds elements " +
+                                             reader::BoxText(*gap) + " of shape " +
+                                             reader::ShapeText(impl_->Info(tensor).shape))
+      .WithPath(impl_->path);
+}
+
+Status Checkpoint::CompareCopies(uint32_t tensor) const {
+  return reader::CompareCopies(*impl_, tensor);
+}
+
+Status Checkpoint::ReadBytes(uint32_t tensor, uint64_t offset, std::span<std::byte> out,
+                             bool verify) const {
+  const LogicalTensorInfo info = impl_->Info(tensor);
+  const uint64_t block = info.dtype.block_bytes;
+  if (offset % block != 0 || out.size() % block != 0 || offset > info.bytes ||
+      out.size() > info.bytes - offset) {
+    return Status(StatusCode::kInvalidArgument,
+                  impl_->Title(tensor) + ": bytes [" + std::to_string(offset) + ", " +
+                      std::to_string(offset + out.size()) + ") are no elements of its " +
+                      std::to_string(info.bytes) + " bytes");
+  }
+  const auto elements = [&](uint64_t bytes) {
+    return static_cast<int64_t>(bytes / block * info.dtype.block_elements);
+  };
+  OwnedPiece range;
+  range.logical_shape.assign(info.shape.begin(), info.shape.end());
+  range.form = Piece::Form::kFlat;
+  range.flat = {elements(offset), elements(offset + out.size())};
+  std::vector<reader::Box> boxes;
+  std::vector<BoxRequest> requests;
+  reader::ForEachBox(range, [&](const reader::Box& box, uint64_t) { boxes.push_back(box); });
+  for (const reader::Box& box : boxes) {
+    const uint64_t bytes = reader::Volume(box) / info.dtype.block_elements * block;
+    requests.push_back({info.name, box, false, out.first(bytes)});
+    out = out.subspan(bytes);
+  }
+  return reader::ReadBoxes(*impl_, requests, verify, true);
+}
+
+Status Checkpoint::Read(std::span<const BoxRequest> requests) const {
+  return reader::ReadBoxes(*impl_, requests, true);
+}
+
+}  // namespace dsckpt

@@ -1,0 +1,103 @@
+#ifndef DSCKPT_READER_CHECKPOINT_IMPL_H_
+#define DSCKPT_READER_CHECKPOINT_IMPL_H_
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "dsckpt/checkpoint.h"
+#include "format/manifest.h"
+#include "reader/aligned_buffer.h"
+#include "reader/chunk_cache.h"
+#include "reader/part_map.h"
+
+namespace dsckpt {
+
+namespace reader {
+
+/// The newest `capacity` values by key. Not thread-safe.
+template <typename Value>
+class Recent {
+ public:
+  explicit Recent(size_t capacity) : capacity_(capacity) {}
+  const Value* Find(uint32_t key) {
+    const auto found = by_key_.find(key);
+    if (found == by_key_.end()) return nullptr;
+    order_.splice(order_.begin(), order_, found->second);
+    return &found->second->second;
+  }
+  bool Has(uint32_t key) const { return by_key_.count(key) != 0; }
+  void Put(uint32_t key, Value value) {
+    if (Find(key) != nullptr) return;
+    order_.emplace_front(key, std::move(value));
+    by_key_[key] = order_.begin();
+    if (order_.size() <= capacity_) return;
+    by_key_.erase(order_.back().first);
+    order_.pop_back();
+  }
+
+ private:
+  size_t capacity_;
+  std::list<std::pair<uint32_t, Value>> order_;
+  std::unordered_map<uint32_t, typename std::list<std::pair<uint32_t, Value>>::iterator> by_key_;
+};
+
+}  // namespace reader
+
+/// An open checkpoint. Immutable but for the shards and part maps it keeps at hand.
+struct Checkpoint::Impl {
+  /// Shards held open at a time: a checkpoint may have more of them than a process may have
+  /// descriptors (256 is a common limit).
+  static constexpr size_t kOpenShards = 64;
+  static constexpr size_t kPartMaps = 64;
+  static constexpr size_t kCachedChunks = 16;
+
+  std::string path;
+  CheckpointOptions options;
+  bool has_manifest = false;
+  reader::AlignedBuffer manifest_memory;             // with a manifest: what it borrows from
+  std::unique_ptr<format::ManifestColumns> columns;  // without: likewise
+  format::ManifestView manifest;
+  std::vector<DTypeInfo> dtypes;         // by position in manifest.dtypes
+  std::vector<std::string> shard_paths;  // by shard
+
+  mutable std::mutex mutex;
+  mutable reader::Recent<File> shards{kOpenShards};
+  mutable reader::Recent<std::shared_ptr<const reader::PartMap>> part_maps{kPartMaps};
+  mutable std::vector<bool> touched;  // by shard: opened at some time
+  mutable reader::ChunkCache chunks{kCachedChunks};
+
+  Result<File> OpenShard(uint32_t shard) const;
+  bool IsOpen(uint32_t shard) const;
+  std::shared_ptr<const reader::PartMap> Parts(uint32_t tensor) const;
+  Result<uint32_t> TensorOrdinal(std::string_view name) const;
+  LogicalTensorInfo Info(uint32_t tensor) const;
+  /// "tensor 'name'".
+  std::string Title(uint32_t tensor) const;
+
+ private:
+  Result<File> OpenOnce(uint32_t shard) const;
+};
+
+namespace reader {
+
+/// Refuses a file that is not the shard which the manifest describes, by size and index checksum.
+Status CheckShard(const File& file, const ShardInfo& expected);
+
+/// Reads boxes of logical tensors into memory; `verify`: check chunk sums. `stepwise`: in steps of
+/// a longer way, through the checkpoint's chunk cache.
+Status ReadBoxes(const Checkpoint::Impl& checkpoint, std::span<const BoxRequest> requests,
+                 bool verify, bool stepwise = false);
+
+/// Checkpoint::CompareCopies.
+Status CompareCopies(const Checkpoint::Impl& checkpoint, uint32_t tensor);
+
+}  // namespace reader
+}  // namespace dsckpt
+
+#endif  // DSCKPT_READER_CHECKPOINT_IMPL_H_

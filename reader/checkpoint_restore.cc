@@ -1,0 +1,284 @@
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "format/description.h"
+#include "format/strided.h"
+#include "reader/checkpoint_impl.h"
+#include "reader/chunk_reader.h"
+#include "reader/device_load.h"
+#include "reader/file_impl.h"
+#include "reader/name_list.h"
+
+namespace dsckpt {
+
+namespace {
+
+using reader::NameList;
+
+/// A stretch of a described tensor's row-major bytes, and the box of a logical tensor that fills
+/// it.
+struct Part {
+  std::string_view logical;
+  reader::Box box;
+  uint64_t begin = 0, bytes = 0;
+};
+
+/// Matches a description with the logical tensors of a checkpoint, then moves everything.
+class CheckpointRestorer {
+ public:
+  CheckpointRestorer(const Checkpoint::Impl& checkpoint, const Description::Data& wanted,
+                     uint32_t rank)
+      : checkpoint_(checkpoint), wanted_(wanted), rank_(rank) {}
+
+  Status Match(bool partial) {
+    DSCKPT_RETURN_IF_ERROR(OpenRank());
+    MatchTensors();
+    MatchObjects();
+    MatchAttributes();
+    std::string message;
+    different_.Say("different in checkpoint and state: ", message);
+    if (!partial) missing_.Say("not in the checkpoint: ", message);
+    if (message.empty()) return Status();
+    return Status(StatusCode::kMismatch,
+                  "the checkpoint does not fit the state to restore: " + message)
+        .WithPath(checkpoint_.path);
+  }
+
+  Status Move(bool verify) const {
+    DSCKPT_RETURN_IF_ERROR(MoveDirect(verify));
+    for (const auto& [tensor, parts] : staged_) {
+      DSCKPT_RETURN_IF_ERROR(MoveStaged(tensor, parts, verify));
+    }
+    for (const auto& [position, file] : objects_) {
+      DSCKPT_ASSIGN_OR_RETURN(const auto bytes, file->ReadObject(wanted_.object_names[position]));
+      DSCKPT_RETURN_IF_ERROR(wanted_.object_sources[position].restore(bytes));
+    }
+    for (const auto& [position, value] : attributes_) {
+      DSCKPT_RETURN_IF_ERROR(wanted_.attribute_restores[position](value));
+    }
+    return Status();
+  }
+
+ private:
+  /// Objects and attributes: from this rank's shards, else from those of rank 0.
+  Status OpenRank() {
+    for (const uint32_t rank : {rank_, uint32_t{0}}) {
+      for (uint32_t i = 0; i < checkpoint_.manifest.shard_count(); ++i) {
+        if (checkpoint_.manifest.shard_rank[i] != rank) continue;
+        DSCKPT_ASSIGN_OR_RETURN(File file, checkpoint_.OpenShard(i));
+        files_.push_back(std::move(file));
+      }
+      if (rank_ == 0) break;
+    }
+    return Status();
+  }
+
+  std::span<const int64_t> Shape(uint32_t i) const {
+    return std::span(wanted_.dims)
+        .subspan(wanted_.tensor_sources[i].dims_begin, wanted_.tensors[i].rank);
+  }
+
+  void MatchTensors() {
+    const format::PieceView pieces = format::ViewOf(wanted_.pieces);
+    uint32_t next = 0;  // Pieces stand in the order of the tensors.
+    for (uint32_t i = 0; i < wanted_.tensors.size(); ++i) {
+      const uint32_t first = next;
+      while (next < pieces.size() && pieces.tensor[next] == i) ++next;
+      std::vector<Part> parts = next == first ? WholeTensor(i) : PiecesOf(i, pieces, first, next);
+      if (parts.empty()) continue;
+      if (!wanted_.tensor_sources[i].writable) {
+        different_.Add(wanted_.tensor_names[i], "the state's memory is read-only");
+        continue;
+      }
+      Accept(i, std::move(parts));
+    }
+  }
+
+  /// The logical tensor, unless it is missing or differs; both are noted.
+  std::optional<LogicalTensorInfo> Find(uint32_t i, std::string_view logical,
+                                        std::span<const int64_t> shape) {
+    const auto found = checkpoint_.manifest.pieces.logical_names.Find(logical);
+    if (!found) {
+      missing_.Add(logical);
+      return std::nullopt;
+    }
+    const LogicalTensorInfo info = checkpoint_.Info(*found);
+    const auto dtype = FindDType(wanted_.tensors[i].dtype);
+    if (!dtype || info.dtype.code != dtype->code) {
+      different_.Add(logical, "dtype " + std::string(info.dtype.name) + " and " +
+                                  std::string(dtype ? dtype->name : "unknown"));
+      return std::nullopt;
+    }
+    if (!std::equal(shape.begin(), shape.end(), info.shape.begin(), info.shape.end())) {
+      different_.Add(logical,
+                     "shape " + reader::ShapeText(info.shape) + " and " + reader::ShapeText(shape));
+      return std::nullopt;
+    }
+    return info;
+  }
+
+  std::vector<Part> WholeTensor(uint32_t i) {
+    const std::string_view name = wanted_.tensor_names[i];
+    const auto info = Find(i, name, Shape(i));
+    if (!info) return {};
+    return {{info->name, reader::WholeBox(info->shape), 0, info->bytes}};
+  }
+
+  /// Boxes that fill the tensor; of pieces that hold the same elements the first.
+  std::vector<Part> PiecesOf(uint32_t i, const format::PieceView& pieces, uint32_t first,
+                             uint32_t last) {
+    std::vector<Part> parts;
+    for (uint32_t p = first; p < last; ++p) {
+      const auto piece = pieces.Get(p);
+      const auto info = Find(i, piece->logical_name, piece->logical_shape);
+      if (!info) continue;
+      reader::ForEachBox(*piece, [&](const reader::Box& box, uint64_t element_offset) {
+        const auto in_bytes = [&](uint64_t elements) {
+          return elements / info->dtype.block_elements * info->dtype.block_bytes;
+        };
+        const uint64_t begin = in_bytes(element_offset);
+        const uint64_t bytes = in_bytes(reader::Volume(box));
+        const auto overlaps = [&](const Part& other) {
+          return begin < other.begin + other.bytes && other.begin < begin + bytes;
+        };
+        if (std::any_of(parts.begin(), parts.end(), overlaps)) return;
+        parts.push_back({info->name, box, begin, bytes});
+      });
+    }
+    return parts;
+  }
+
+  void Accept(uint32_t i, std::vector<Part> parts) {
+    const auto& source = wanted_.tensor_sources[i];
+    const bool direct =
+        source.strides_begin == Description::Data::kContiguous && source.producer == 0;
+    if (!direct) {
+      staged_.emplace_back(i, std::move(parts));
+      return;
+    }
+    auto* const memory = static_cast<std::byte*>(const_cast<void*>(source.data));
+    for (Part& part : parts) {
+      direct_parts_.push_back(std::move(part));
+      const Part& kept = direct_parts_.back();
+      direct_.push_back({kept.logical, kept.box, false, {memory + kept.begin, kept.bytes}});
+    }
+  }
+
+  Status MoveDirect(bool verify) const { return reader::ReadBoxes(checkpoint_, direct_, verify); }
+
+  /// Strided or device memory: part by part, through the host. What no piece covers (padding) stays
+  /// as it is.
+  Status MoveStaged(uint32_t tensor, const std::vector<Part>& parts, bool verify) const {
+    const auto& source = wanted_.tensor_sources[tensor];
+    for (const Part& part : parts) {
+      std::vector<std::byte> image(part.bytes);
+      const BoxRequest request{part.logical, part.box, false, image};
+      DSCKPT_RETURN_IF_ERROR(reader::ReadBoxes(checkpoint_, std::span(&request, 1), verify));
+      if (source.producer != 0) {
+        DSCKPT_RETURN_IF_ERROR(Upload(source, part, image));
+        continue;
+      }
+      auto* const memory = static_cast<std::byte*>(const_cast<void*>(source.data));
+      format::Scatter({.data = memory,
+                       .element_bytes = FindDType(wanted_.tensors[tensor].dtype)->block_bytes,
+                       .shape = Shape(tensor),
+                       .strides = std::span(wanted_.strides)
+                                      .subspan(source.strides_begin, wanted_.tensors[tensor].rank)},
+                      part.begin, image);
+    }
+    return Status();
+  }
+
+  Status Upload(const Description::Data::TensorSourceRecord& source, const Part& part,
+                std::span<const std::byte> image) const {
+    const auto [device, stream] = wanted_.producers[source.producer - 1];
+    auto* const memory = static_cast<std::byte*>(const_cast<void*>(source.data));
+    const LoadRequest request{.name = part.logical,
+                              .data = memory + part.begin,
+                              .bytes = image.size(),
+                              .device = device,
+                              .stream = stream};
+    DSCKPT_ASSIGN_OR_RETURN(const auto load, reader::DeviceLoad::Begin(std::span(&request, 1)));
+    if (load == nullptr) return Status();
+    reader::StoredItem item;
+    item.kind = "tensor";
+    item.name = part.logical;
+    item.raw_bytes = item.stored_bytes = image.size();
+    reader::Scratch scratch;
+    for (uint64_t chunk = 0; chunk < item.chunk_count(); ++chunk) {
+      const auto bytes = image.subspan(chunk * kChunkBytes, item.raw_length(chunk));
+      DSCKPT_RETURN_IF_ERROR(load->PlaceChunk(item, chunk, bytes, 0, false, scratch));
+    }
+    return Status();
+  }
+
+  void MatchObjects() {
+    for (uint32_t i = 0; i < wanted_.objects.size(); ++i) {
+      const auto& source = wanted_.object_sources[i];
+      if (!source.restore) continue;
+      const std::string_view name = wanted_.object_names[i];
+      const auto holder = std::find_if(files_.begin(), files_.end(), [&](const File& file) {
+        return file.FindObject(name).ok();
+      });
+      if (holder == files_.end()) {
+        missing_.Add(name);
+        continue;
+      }
+      const uint64_t stored = holder->FindObject(name)->raw_bytes;
+      if (source.bytes != nullptr && source.size != stored) {
+        different_.Add(name,
+                       std::to_string(stored) + " and " + std::to_string(source.size) + " bytes");
+      } else {
+        objects_.emplace_back(i, &*holder);
+      }
+    }
+  }
+
+  void MatchAttributes() {
+    const auto& nodes = wanted_.attributes.nodes;
+    // The root, then one leaf an attribute.
+    for (uint32_t i = 0; i < wanted_.attribute_restores.size(); ++i) {
+      if (!wanted_.attribute_restores[i]) continue;
+      const uint64_t range = nodes[i + 1].key;
+      const std::string_view name = std::string_view(wanted_.attributes.heap)
+                                        .substr(static_cast<uint32_t>(range), range >> 32);
+      bool found = false;
+      for (const File& file : files_) {
+        auto value = file.Attribute(name);
+        if (!value.ok()) continue;
+        attributes_.emplace_back(i, std::move(value).value());
+        found = true;
+        break;
+      }
+      if (!found) missing_.Add(name);
+    }
+  }
+
+  const Checkpoint::Impl& checkpoint_;
+  const Description::Data& wanted_;
+  const uint32_t rank_;
+  std::vector<File> files_;
+  NameList different_, missing_;
+  std::deque<Part> direct_parts_;  // What direct_ borrows from.
+  std::vector<BoxRequest> direct_;
+  std::vector<std::pair<uint32_t, std::vector<Part>>> staged_;
+  std::vector<std::pair<uint32_t, const File*>> objects_;
+  std::vector<std::pair<uint32_t, Value>> attributes_;
+};
+
+}  // namespace
+
+Status Checkpoint::Restore(const StateProvider& provider, uint32_t rank,
+                           const RestoreOptions& options) const {
+  Description description;
+  provider.Describe(description);
+  DSCKPT_RETURN_IF_ERROR(description.status());
+  CheckpointRestorer restorer(*impl_, description.data(), rank);
+  DSCKPT_RETURN_IF_ERROR(restorer.Match(options.partial));
+  return restorer.Move(options.load.verify);
+}
+
+}  // namespace dsckpt

@@ -1,0 +1,109 @@
+// dsckpt ls: the checkpoints of a run.
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dsckpt/checkpoint.h"
+#include "tools/commands.h"
+#include "tools/inspect.h"
+#include "tools/json.h"
+#include "tools/survey.h"
+#include "tools/table.h"
+#include "tools/text.h"
+
+namespace dsckpt::tools {
+namespace {
+
+void ListJson(Console& console, const RunDirectory& run) {
+  JsonWriter json(console);
+  json.BeginObject(JsonWriter::Layout::kLines);
+  json.Key("schema").String("dsckpt.run/1");
+  json.Key("path").String(run.path());
+  json.Key("latest");
+  run.latest_name() ? json.String(*run.latest_name()) : json.Null();
+  json.Key("checkpoints").BeginArray(JsonWriter::Layout::kLines);
+  for (const RunEntry& entry : run.checkpoints()) {
+    json.BeginObject();
+    json.Key("name").String(entry.name);
+    json.Key("step").Int(entry.step);
+    json.Key("shards").Uint(entry.shards);
+    json.Key("bytes").Uint(entry.bytes);
+    json.End();
+  }
+  json.End();
+  json.Key("strays").BeginArray(JsonWriter::Layout::kLines);
+  for (const auto& [name, why] : run.strays()) {
+    json.BeginObject();
+    json.Key("name").String(name);
+    json.Key("why").String(why);
+    json.End();
+  }
+  json.End();
+  json.End();
+}
+
+void ListText(Console& console, const RunDirectory& run) {
+  using Align = Column::Align;
+  const auto& checkpoints = run.checkpoints();
+  if (!checkpoints.empty()) {
+    PrintTable(console,
+               {{"STEP", Align::kRight},
+                {"CHECKPOINT", Align::kLeft, true},
+                {"SHARDS", Align::kRight},
+                {"SIZE", Align::kRight},
+                {"LATEST"}},
+               checkpoints.size(), [&](size_t row, std::vector<std::string>& cells) {
+                 const RunEntry& entry = checkpoints[row];
+                 cells = {std::to_string(entry.step), Printable(entry.name), Grouped(entry.shards),
+                          HumanBytes(entry.bytes), entry.name == run.latest_name() ? "latest" : ""};
+               });
+  }
+  for (const auto& [name, why] : run.strays()) {
+    console.Print("{}: not counted: {}\n", Printable(name), SafeText(why));
+  }
+}
+
+bool LatestStands(const RunDirectory& run) {
+  for (const RunEntry& entry : run.checkpoints()) {
+    if (entry.name == run.latest_name()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int ListRun(Console& console, const std::string& path) {
+  const auto run = RunDirectory::Open(path);
+  if (!run.ok()) return console.Fail(run.status());
+  if (console.json()) {
+    ListJson(console, *run);
+  } else {
+    ListText(console, *run);
+  }
+  if (run->latest_name() && !LatestStands(*run)) {
+    console.Note(fmt::format("'latest' names {}, which is no complete checkpoint here",
+                             Printable(*run->latest_name())));
+  }
+  if (!run->checkpoints().empty()) return kExitOk;
+  console.Note(path + ": no complete checkpoint");
+  return kExitNo;
+}
+
+Command AddList(CLI::App& root) {
+  auto path = std::make_shared<std::string>();
+  CLI::App* app = root.add_subcommand("ls", "List the checkpoints of a run");
+  app->add_option("RUN", *path, "The run's directory")->required()->option_text(" ");
+  app->footer(
+      "Examples:\n"
+      "  dsckpt ls run\n"
+      "  dsckpt ls run --json | jq -r '.checkpoints[-1].name'\n"
+      "\n"
+      "Complete checkpoints by step, then what else lies there and why it does not count.\n"
+      "Exit code: 0 there are some; 1 there is none; 2 could not look.");
+  return {app, [path](Console& console) { return ListRun(console, *path); }};
+}
+
+}  // namespace dsckpt::tools

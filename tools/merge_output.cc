@@ -1,0 +1,210 @@
+#include "tools/merge_output.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "dsckpt/checkpoint_writer.h"
+#include "tools/interrupt.h"
+#include "tools/json.h"
+#include "tools/progress.h"
+#include "tools/save.h"
+#include "tools/text.h"
+
+namespace dsckpt::tools {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kManifest = "dsckpt.manifest";
+constexpr const char* kHuggingFaceIndex = "model.safetensors.index.json";
+constexpr auto kPoll = std::chrono::milliseconds(50);
+
+/// Sources are read while the file is written: threads wait for storage as much as they compute.
+EngineOptions MergeEngine() {
+  EngineOptions options;
+  options.pool_bytes = 64 * kMiB;
+  options.workers = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 4u, 8u));
+  return options;
+}
+
+Status Filesystem(const std::error_code& error, const std::string& what, const fs::path& path) {
+  return Status(StatusCode::kIoError, "cannot " + what + ": " + error.message())
+      .WithErrno(error.value())
+      .WithPath(path.string());
+}
+
+std::string Name(const MergePlan& plan, const MergeTarget& target, size_t file) {
+  return target.safetensors
+             ? fmt::format("model-{:05}-of-{:05}.safetensors", file + 1, plan.file_count())
+             : fmt::format("shard-{:05}.dsckpt", file);
+}
+
+SaveOptions OptionsFor(const MergeTarget& target) {
+  SaveOptions options;
+  if (target.safetensors) options.container = Container::kSafetensors;
+  return options;
+}
+
+MergeProvider ProviderFor(const MergeInput& input, const MergeTarget& target, size_t file) {
+  const bool rest = file == 0 && !target.safetensors;
+  return MergeProvider(input.checkpoint, input.plan, input.tree, file, rest, !target.safetensors,
+                       input.verify);
+}
+
+Status WriteOneFile(Console& console, const MergeInput& input, const MergeTarget& target) {
+  DSCKPT_ASSIGN_OR_RETURN(const auto engine, Engine::Create(MergeEngine()));
+  const MergeProvider provider = ProviderFor(input, target, 0);
+  return SaveWithProgress(console, *engine, target.path, provider, OptionsFor(target),
+                          input.plan.total_bytes());
+}
+
+/// A checkpoint directory: its manifest makes it appear whole.
+Status WriteCheckpoint(Console& console, const MergeInput& input, const MergeTarget& target) {
+  DSCKPT_ASSIGN_OR_RETURN(const auto engine, Engine::Create(MergeEngine()));
+  const fs::path path = fs::absolute(target.path).lexically_normal();
+  CheckpointWriterOptions options;
+  options.run_directory = path.parent_path().string();
+  options.standalone = true;
+  DSCKPT_ASSIGN_OR_RETURN(const auto writer, CheckpointWriter::Create(*engine, options));
+  std::vector<std::unique_ptr<MergeProvider>> providers;
+  std::vector<ShardSource> shards;
+  for (size_t file = 0; file < input.plan.file_count(); ++file) {
+    providers.push_back(std::make_unique<MergeProvider>(ProviderFor(input, target, file)));
+    shards.push_back({Name(input.plan, target, file), providers.back().get()});
+  }
+  Status status;
+  std::atomic<bool> done = false;
+  std::thread saving([&] {
+    const auto handle = writer->Save(input.checkpoint.step(), shards,
+                                     {.name = path.filename().string(), .replace = target.force});
+    status = handle.ok() ? handle->WaitDurable() : handle.status();
+    done = true;
+  });
+  {
+    ProgressBar bar(console, SafeText(target.path));
+    while (!done) {
+      std::this_thread::sleep_for(kPoll);
+      bar.Update(engine->statistics().captured_bytes, input.plan.total_bytes());
+    }
+  }
+  saving.join();
+  return status;
+}
+
+Status WriteHuggingFaceIndex(const MergeInput& input, const MergeTarget& target,
+                             const fs::path& path) {
+  std::string text = fmt::format("{{\n  \"metadata\": {{\n    \"total_size\": {}\n  }},\n",
+                                 input.plan.total_bytes());
+  text += "  \"weight_map\": {";
+  bool first = true;
+  for (uint32_t i = 0; i < input.checkpoint.tensor_count(); ++i) {
+    for (size_t file = 0; file < input.plan.file_count(); ++file) {
+      // Of tied names a safetensors file holds the smallest; the others are in its metadata.
+      if (!input.plan.chosen(file)[i] || input.plan.owner(i) != i) continue;
+      text += fmt::format("{}\n    {}: {}", first ? "" : ",",
+                          JsonQuoted(input.checkpoint.tensor(i).name),
+                          JsonQuoted(Name(input.plan, target, file)));
+      first = false;
+    }
+  }
+  text += "\n  }\n}\n";
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (out) return Status();
+  return Status(StatusCode::kIoError, "cannot write the index of the shards")
+      .WithPath(path.string());
+}
+
+/// `made` becomes `path`; what stood there goes.
+Status Publish(const fs::path& made, const fs::path& path) {
+  std::error_code error;
+  const fs::path old = path.string() + fmt::format(".replaced-{}", getpid());
+  const bool exists = fs::exists(path, error);
+  if (exists) fs::rename(path, old, error);
+  if (error) return Filesystem(error, "move the old output away", path);
+  fs::rename(made, path, error);
+  if (error) return Filesystem(error, "give the output its name", path);
+  if (exists) fs::remove_all(old, error);
+  return Status();
+}
+
+Status WriteHuggingFace(Console& console, const MergeInput& input, const MergeTarget& target) {
+  const fs::path path = fs::absolute(target.path).lexically_normal();
+  const fs::path made = path.string() + fmt::format(".incomplete-{}", getpid());
+  std::error_code error;
+  fs::create_directory(made, error);
+  if (error) return Filesystem(error, "make the directory", made);
+  DSCKPT_ASSIGN_OR_RETURN(const auto engine, Engine::Create(MergeEngine()));
+  Status status;
+  for (size_t file = 0; file < input.plan.file_count() && status.ok(); ++file) {
+    const MergeProvider provider = ProviderFor(input, target, file);
+    status = SaveWithProgress(console, *engine, (made / Name(input.plan, target, file)).string(),
+                              provider, OptionsFor(target), input.plan.bytes(file));
+  }
+  if (status.ok()) status = WriteHuggingFaceIndex(input, target, made / kHuggingFaceIndex);
+  if (status.ok()) status = Publish(made, path);
+  if (!status.ok()) fs::remove_all(made, error);
+  return status;
+}
+
+bool SameFile(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+}  // namespace
+
+Status CheckMergeTarget(const MergeTarget& target, const std::vector<std::string>& inputs) {
+  const auto refuse = [&](StatusCode code, const std::string& why) {
+    return Status(code, target.path + " " + why).WithPath(target.path);
+  };
+  struct stat output {};
+  if (stat(target.path.c_str(), &output) != 0) return Status();
+  for (const std::string& input : inputs) {
+    struct stat info {};
+    struct stat parent {};
+    const std::string directory = fs::absolute(input).lexically_normal().parent_path().string();
+    if ((stat(input.c_str(), &info) == 0 && SameFile(info, output)) ||
+        (stat(directory.c_str(), &parent) == 0 && SameFile(parent, output))) {
+      return refuse(StatusCode::kInvalidArgument,
+                    "is the input " + input +
+                        " or holds it: an input is never overwritten; name "
+                        "another output");
+    }
+  }
+  if (S_ISDIR(output.st_mode) != target.directory) {
+    return refuse(StatusCode::kInvalidArgument,
+                  target.directory ? "is no directory: name another output"
+                                   : "is a directory: name a file (or give --shards)");
+  }
+  if (!target.directory && !S_ISREG(output.st_mode)) {
+    return refuse(StatusCode::kInvalidArgument, "is no regular file: name another output");
+  }
+  if (!target.force) return refuse(StatusCode::kAlreadyExists, "exists: --force replaces it");
+  const fs::path mark =
+      fs::path(target.path) / (target.safetensors ? kHuggingFaceIndex : kManifest);
+  if (target.directory && !fs::exists(mark)) {
+    return refuse(StatusCode::kAlreadyExists, "is a directory without " + mark.filename().string() +
+                                                  ", no earlier output of this kind: not replaced");
+  }
+  return Status();
+}
+
+Status WriteMerged(Console& console, const MergeInput& input, const MergeTarget& target) {
+  if (!target.directory) return WriteOneFile(console, input, target);
+  return target.safetensors ? WriteHuggingFace(console, input, target)
+                            : WriteCheckpoint(console, input, target);
+}
+
+}  // namespace dsckpt::tools

@@ -1,0 +1,235 @@
+#include "tools/merge_tree.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+namespace dsckpt::tools {
+
+namespace {
+
+constexpr std::string_view kRanks = "ranks";
+
+bool IsContainer(NodeKind kind) {
+  return kind == NodeKind::kDict || kind == NodeKind::kList || kind == NodeKind::kTuple;
+}
+
+bool IsTensor(NodeKind kind) { return kind == NodeKind::kTensor || kind == NodeKind::kAlias; }
+
+/// Reads decimal that prints back to the same text.
+bool ParseInt(std::string_view text, int64_t* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size() && std::to_string(*value) == text;
+}
+
+/// One segment of an item name back to text (spec/format.md, "Names"); false where none leads to
+/// it.
+bool Unescape(std::string_view segment, std::string* text) {
+  if (segment.starts_with("~s")) segment.remove_prefix(2);
+  for (size_t i = 0; i < segment.size(); ++i) {
+    if (segment[i] != '~') {
+      text->push_back(segment[i]);
+      continue;
+    }
+    if (++i == segment.size() || (segment[i] != '0' && segment[i] != '1')) return false;
+    text->push_back(segment[i] == '0' ? '~' : '/');
+  }
+  return true;
+}
+
+}  // namespace
+
+MergedTree::TreeNode* MergedTree::TreeNode::Find(const OwnedKey& wanted) const {
+  const auto found = by_key.find(wanted);
+  return found == by_key.end() ? nullptr : found->second;
+}
+
+MergedTree::TreeNode& MergedTree::TreeNode::Append(OwnedKey with) {
+  children.push_back(std::make_unique<TreeNode>());
+  TreeNode& child = *children.back();
+  by_key[with] = &child;
+  child.key = std::move(with);
+  return child;
+}
+
+bool MergedTree::TreeNode::is_container() const { return IsContainer(kind); }
+
+Status MergedTree::Add(uint32_t shard) {
+  placed_.resize(checkpoint_.tensor_count());
+  DSCKPT_ASSIGN_OR_RETURN(const File file, checkpoint_.OpenShard(shard));
+  DSCKPT_RETURN_IF_ERROR(AddFlat(shard, file));
+  const auto tree = file.tree();
+  if (!tree) {
+    flat_ = flat_ || file.tensor_count() != 0 || file.object_count() != 0;
+    return Status();
+  }
+  return flat_ ? Status() : Walk(root_, *tree, shard, file);
+}
+
+/// Objects by name, for an output without a tree.
+Status MergedTree::AddFlat(uint32_t shard, const File& file) {
+  for (uint32_t i = 0; i < file.object_count(); ++i) {
+    const ObjectInfo info = file.object(i);
+    const auto [there, added] =
+        flat_objects_.try_emplace(std::string(info.name), ObjectRef{shard, std::string(info.name)});
+    if (added) continue;
+    DSCKPT_ASSIGN_OR_RETURN(const File other, checkpoint_.OpenShard(there->second.shard));
+    DSCKPT_ASSIGN_OR_RETURN(const ObjectInfo before, other.FindObject(info.name));
+    if (other.Digest(before) == file.Digest(info)) continue;
+    const std::string rank = std::to_string(checkpoint_.shard(shard).rank);
+    flat_objects_.try_emplace(std::string(kRanks) + "/" + rank + "/" + std::string(info.name),
+                              ObjectRef{shard, std::string(info.name)});
+  }
+  return Status();
+}
+
+Status MergedTree::Walk(TreeNode& into, const Node& from, uint32_t shard, const File& file) {
+  int64_t position = 0;
+  for (const Node& child : from) {
+    const Key key = child.key();
+    OwnedKey owned;
+    owned.is_int = key.kind() != Key::Kind::kString;
+    if (key.kind() == Key::Kind::kInt) owned.integer = key.integer();
+    if (key.kind() == Key::Kind::kNone) owned.integer = position;
+    if (key.kind() == Key::Kind::kString) owned.text = std::string(key.text());
+    path_.push_back(owned);
+    const Status status = Place(into, owned, child, shard, file);
+    path_.pop_back();
+    DSCKPT_RETURN_IF_ERROR(status);
+    ++position;
+  }
+  return Status();
+}
+
+Status MergedTree::Place(TreeNode& into, const OwnedKey& key, const Node& from, uint32_t shard,
+                         const File& file) {
+  // Stored tensors that are no logical tensor, as flat buffers, show through their pieces alone.
+  if (IsTensor(from.kind()) && !checkpoint_.FindTensor(from.item_name()).ok()) return Status();
+  TreeNode* there = into.Find(key);
+  if (there == nullptr) return Fill(into.Append(key), from, shard, file);
+  if (there->is_container() && there->kind == from.kind()) return Walk(*there, from, shard, file);
+  DSCKPT_ASSIGN_OR_RETURN(const bool same, SameLeaf(*there, from, file));
+  if (same) return Status();
+  ++rank_specific_;
+  TreeNode* parent = &RankContainer(checkpoint_.shard(shard).rank);
+  for (size_t i = 0; i + 1 < path_.size(); ++i) {
+    TreeNode* const next = parent->Find(path_[i]);
+    parent = next != nullptr ? next : &parent->Append(path_[i]);
+  }
+  if (parent->Find(path_.back()) != nullptr) return Status();  // Several shards of one rank.
+  return Fill(parent->Append(path_.back()), from, shard, file);
+}
+
+Result<bool> MergedTree::SameLeaf(const TreeNode& there, const Node& from, const File& file) const {
+  if (IsTensor(there.kind) || IsTensor(from.kind())) return there.kind == from.kind();
+  if (there.kind != from.kind() || there.tag != from.tag()) return false;
+  if (from.kind() != NodeKind::kObject) return there.value == from.value();
+  DSCKPT_ASSIGN_OR_RETURN(const File other, checkpoint_.OpenShard(there.object.shard));
+  DSCKPT_ASSIGN_OR_RETURN(const ObjectInfo before, other.FindObject(there.object.name));
+  DSCKPT_ASSIGN_OR_RETURN(const ObjectInfo now, file.FindObject(from.item_name()));
+  return other.Digest(before) == file.Digest(now);
+}
+
+Status MergedTree::Fill(TreeNode& leaf, const Node& from, uint32_t shard, const File& file) {
+  leaf.kind = from.kind();
+  leaf.tag = std::string(from.tag());
+  if (from.is_container()) return Walk(leaf, from, shard, file);
+  if (IsTensor(from.kind())) {
+    leaf.kind = NodeKind::kTensor;
+    DSCKPT_ASSIGN_OR_RETURN(const auto info, checkpoint_.FindTensor(from.item_name()));
+    leaf.tensor = info.ordinal;
+    placed_[info.ordinal] = true;
+  } else if (from.kind() == NodeKind::kObject) {
+    leaf.object = {shard, std::string(from.item_name())};
+    ++object_count_;
+  } else {
+    leaf.value = from.value();
+  }
+  return Status();
+}
+
+MergedTree::TreeNode& MergedTree::RankContainer(uint32_t rank) {
+  const OwnedKey ranks{false, 0, std::string(kRanks)};
+  TreeNode* const all = root_.Find(ranks);
+  TreeNode& container = all != nullptr ? *all : root_.Append(ranks);
+  const OwnedKey number{true, rank, ""};
+  TreeNode* const one = container.Find(number);
+  return one != nullptr ? *one : container.Append(number);
+}
+
+Status MergedTree::PlaceTensors() {
+  for (uint32_t i = 0; i < checkpoint_.tensor_count() && !flat_; ++i) {
+    if (!placed_[i] && !InsertPath(i)) flat_ = true;
+  }
+  if (flat_) object_count_ = flat_objects_.size();
+  return Status();
+}
+
+/// False where the name is no path, or leads through a leaf.
+bool MergedTree::InsertPath(uint32_t tensor) {
+  std::string_view rest = checkpoint_.tensor(tensor).name;
+  TreeNode* node = &root_;
+  while (true) {
+    const size_t slash = rest.find('/');
+    const std::string_view segment = rest.substr(0, slash);
+    OwnedKey key;
+    key.is_int = ParseInt(segment, &key.integer);
+    if (!key.is_int && !Unescape(segment, &key.text)) return false;
+    TreeNode* const next = node->Find(key);
+    if (slash == std::string_view::npos) {
+      if (next != nullptr) return false;
+      TreeNode& leaf = node->Append(key);
+      leaf.kind = NodeKind::kTensor;
+      leaf.tensor = tensor;
+      return true;
+    }
+    if (next != nullptr && !next->is_container()) return false;
+    node = next != nullptr ? next : &node->Append(key);
+    rest.remove_prefix(slash + 1);
+  }
+}
+
+bool MergedTree::Wanted(const TreeNode& node, const std::vector<bool>& chosen, bool rest) const {
+  if (node.kind == NodeKind::kTensor) return chosen[node.tensor];
+  if (rest) return true;
+  return std::any_of(node.children.begin(), node.children.end(),
+                     [&](const auto& child) { return Wanted(*child, chosen, rest); });
+}
+
+void MergedTree::Emit(Description& description, const TreeNode& node, const Key& key,
+                      const std::vector<bool>& chosen, bool rest, const DescribeTensor& tensor,
+                      const DescribeObject& object) const {
+  if (!Wanted(node, chosen, rest)) return;
+  if (node.kind == NodeKind::kTensor) return tensor(description, key, node.tensor);
+  if (node.kind == NodeKind::kObject) return object(description, key, node.object);
+  if (!node.is_container()) return description.Leaf(key, node.value, node.tag);
+  // A list of which a part is left out would count anew: then its positions become keys.
+  bool gapless = node.kind != NodeKind::kDict;
+  for (size_t i = 0; i < node.children.size() && gapless; ++i) {
+    gapless = node.children[i]->key.integer == static_cast<int64_t>(i) &&
+              Wanted(*node.children[i], chosen, rest);
+  }
+  description.Begin(gapless ? node.kind : NodeKind::kDict, key, node.tag);
+  for (const auto& child : node.children) {
+    Emit(description, *child, gapless ? Key() : child->key.key(), chosen, rest, tensor, object);
+  }
+  description.End();
+}
+
+void MergedTree::Describe(Description& description, const std::vector<bool>& chosen, bool rest,
+                          const DescribeTensor& tensor, const DescribeObject& object) const {
+  if (flat_) {
+    description.Flat();
+    for (uint32_t i = 0; i < checkpoint_.tensor_count(); ++i) {
+      if (chosen[i]) tensor(description, checkpoint_.tensor(i).name, i);
+    }
+    if (!rest) return;
+    for (const auto& [name, ref] : flat_objects_) object(description, Key(name), ref);
+    return;
+  }
+  for (const auto& child : root_.children) {
+    Emit(description, *child, child->key.key(), chosen, rest, tensor, object);
+  }
+}
+
+}  // namespace dsckpt::tools

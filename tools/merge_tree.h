@@ -1,0 +1,96 @@
+#ifndef DSCKPT_TOOLS_MERGE_TREE_H_
+#define DSCKPT_TOOLS_MERGE_TREE_H_
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dsckpt/checkpoint.h"
+#include "dsckpt/provider.h"
+#include "dsckpt/tree.h"
+
+namespace dsckpt::tools {
+
+/// The state trees of all shards in one: containers with the same keys are one, equal leaves fold,
+/// and a leaf of which ranks hold different versions is kept for each under "ranks", rank, path.
+/// Tensors appear as logical tensors.
+class MergedTree {
+ public:
+  /// Where an object is stored.
+  struct ObjectRef {
+    uint32_t shard = 0;
+    std::string name;
+  };
+
+  explicit MergedTree(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+
+  /// Shards in order. One without a tree makes the whole flat: names as they are, leaves left out.
+  Status Add(uint32_t shard);
+  /// After all shards: gives logical tensors that no tree names (flat buffers' parts) their place.
+  Status PlaceTensors();
+
+  bool flat() const { return flat_; }
+  size_t object_count() const { return object_count_; }
+  /// Leaves of which ranks hold different versions.
+  size_t rank_specific() const { return rank_specific_; }
+
+  /// Describes the tensors that `tensor` takes (ordinals of the checkpoint) with their containers;
+  /// with `rest`, everything else too.
+  using DescribeTensor = std::function<void(Description&, const Key&, uint32_t tensor)>;
+  using DescribeObject = std::function<void(Description&, const Key&, const ObjectRef&)>;
+  void Describe(Description& description, const std::vector<bool>& chosen, bool rest,
+                const DescribeTensor& tensor, const DescribeObject& object) const;
+
+ private:
+  struct OwnedKey {
+    bool is_int = false;
+    int64_t integer = 0;
+    std::string text;
+    auto operator<=>(const OwnedKey&) const = default;
+    Key key() const { return is_int ? Key(integer) : Key(text); }
+  };
+  struct TreeNode {
+    OwnedKey key;
+    NodeKind kind = NodeKind::kDict;
+    std::string tag;
+    Value value;          // of scalars
+    uint32_t tensor = 0;  // of tensors: logical ordinal
+    ObjectRef object;     // of objects
+    std::vector<std::unique_ptr<TreeNode>> children;
+    std::map<OwnedKey, TreeNode*> by_key;
+
+    TreeNode* Find(const OwnedKey& wanted) const;
+    TreeNode& Append(OwnedKey with);
+    bool is_container() const;
+  };
+
+  Status Walk(TreeNode& into, const Node& from, uint32_t shard, const File& file);
+  Status Place(TreeNode& into, const OwnedKey& key, const Node& from, uint32_t shard,
+               const File& file);
+  Result<bool> SameLeaf(const TreeNode& there, const Node& from, const File& file) const;
+  Status Fill(TreeNode& leaf, const Node& from, uint32_t shard, const File& file);
+  TreeNode& RankContainer(uint32_t rank);
+  Status AddFlat(uint32_t shard, const File& file);
+  bool InsertPath(uint32_t tensor);
+  void Emit(Description& description, const TreeNode& node, const Key& key,
+            const std::vector<bool>& chosen, bool rest, const DescribeTensor& tensor,
+            const DescribeObject& object) const;
+  bool Wanted(const TreeNode& node, const std::vector<bool>& chosen, bool rest) const;
+
+  const Checkpoint& checkpoint_;
+  TreeNode root_;
+  std::vector<OwnedKey> path_;  // of the walk
+  std::vector<bool> placed_;    // by logical tensor
+  std::map<std::string, ObjectRef> flat_objects_;
+  bool flat_ = false;
+  size_t object_count_ = 0, rank_specific_ = 0;
+};
+
+}  // namespace dsckpt::tools
+
+#endif  // DSCKPT_TOOLS_MERGE_TREE_H_

@@ -1,0 +1,79 @@
+#include "tools/survey.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+namespace dsckpt::tools {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kManifest = "dsckpt.manifest";
+
+uint64_t Elements(const OwnedPiece& piece) {
+  if (piece.form == Piece::Form::kFlat) {
+    return static_cast<uint64_t>(piece.flat.end - piece.flat.begin);
+  }
+  uint64_t elements = 1;
+  for (const Range& range : piece.box) elements *= static_cast<uint64_t>(range.end - range.begin);
+  return elements;
+}
+
+std::vector<std::string> Strays(const Checkpoint& checkpoint) {
+  std::vector<std::string> strays;
+  if (!checkpoint.has_manifest()) return strays;
+  std::set<std::string, std::less<>> known{kManifest};
+  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
+    known.insert(std::string(checkpoint.shard(i).name));
+  }
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(checkpoint.path(), error)) {
+    std::string name = entry.path().filename().string();
+    if (known.count(name) == 0) strays.push_back(std::move(name));
+  }
+  std::sort(strays.begin(), strays.end());
+  return strays;
+}
+
+}  // namespace
+
+bool IsDirectory(const std::string& path) {
+  std::error_code unknown;
+  return fs::is_directory(path, unknown);
+}
+
+bool IsCheckpointDirectory(const std::string& path) {
+  std::error_code unknown;
+  return IsDirectory(path) && fs::exists(fs::path(path) / kManifest, unknown);
+}
+
+Survey MakeSurvey(const Checkpoint& checkpoint) {
+  Survey survey;
+  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
+    Survey::Shard shard;
+    shard.info = checkpoint.shard(i);
+    shard.status = checkpoint.OpenShard(i).status();
+    survey.complete = survey.complete && shard.status.ok();
+    survey.bytes += shard.info.file_bytes;
+    survey.shards.push_back(std::move(shard));
+  }
+  for (uint32_t i = 0; i < checkpoint.tensor_count(); ++i) {
+    const LogicalTensorInfo info = checkpoint.tensor(i);
+    for (const PieceLocation& location : checkpoint.Pieces(i)) {
+      Survey::Shard& shard = survey.shards[location.shard];
+      ++shard.pieces;
+      shard.piece_bytes +=
+          Elements(location.piece) / info.dtype.block_elements * info.dtype.block_bytes;
+    }
+    Status status = checkpoint.CheckCoverage(i);
+    if (status.ok()) continue;
+    survey.complete = false;
+    survey.gaps.push_back({std::string(info.name), std::move(status)});
+  }
+  survey.strays = Strays(checkpoint);
+  return survey;
+}
+
+}  // namespace dsckpt::tools

@@ -1,0 +1,150 @@
+#include "writer/checkpoint_commit.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "writer/checkpoint_publish.h"
+#include "writer/checkpoint_run.h"
+#include "writer/coordinator_store.h"
+
+namespace dsckpt {
+namespace {
+
+/// Other ranks wait so much longer than rank 0: its answer says more than their own time-out.
+constexpr std::chrono::milliseconds kGrace{500};
+
+std::string Key(const char* what, const Attempt& attempt) {
+  return what + std::to_string(attempt.sequence);
+}
+
+Status OfRank(int rank, const Status& status) {
+  return Status(status.code(), "rank " + std::to_string(rank) + ": " + status.message())
+      .WithErrno(status.error_number())
+      .WithPath(status.path())
+      .WithOffset(static_cast<uint64_t>(status.offset()));  // -1 stays -1.
+}
+
+class Leader {
+ public:
+  Leader(Coordinator& coordinator, const Attempt& attempt, Report mine, const io::Warn& warn)
+      : coordinator_(coordinator), attempt_(attempt), mine_(std::move(mine)), warn_(warn) {}
+
+  Status Run(const Retention* retention) {
+    Status outcome = Commit();
+    const bool published = outcome.ok() || outcome.code() == StatusCode::kDurabilityUnknown;
+    if (published && retention != nullptr) {
+      Try(MoveLatest(attempt_.paths.run, attempt_.paths.name, attempt_.step));
+      CheckpointStep("latest");
+    }
+    Report answer;
+    answer.status = outcome;
+    Try(coordinator_.Broadcast(Key("commit/", attempt_), EncodeReport(answer), attempt_.deadline)
+            .status());
+    CheckpointStep("answered");
+    // Behind the answer, which nobody should have to wait for.
+    if (published && retention != nullptr) {
+      Try(ApplyRetention(attempt_.paths.run, *retention, attempt_.paths.attempt));
+    } else if (!published) {
+      DiscardAttempt(attempt_.paths);
+    }
+    CheckpointStep("cleared");
+    return outcome;
+  }
+
+ private:
+  Status Commit() {
+    DSCKPT_ASSIGN_OR_RETURN(
+        const auto encoded,
+        coordinator_.Gather(Key("done/", attempt_), EncodeReport(mine_), attempt_.deadline));
+    CheckpointStep("gathered");
+    std::vector<Report> reports;
+    for (const auto& bytes : encoded) {
+      DSCKPT_ASSIGN_OR_RETURN(Report report, DecodeReport(bytes));
+      reports.push_back(std::move(report));
+    }
+    DSCKPT_RETURN_IF_ERROR(CheckReports(reports));
+    DSCKPT_ASSIGN_OR_RETURN(const auto manifest, MergeReports(reports));
+    DSCKPT_RETURN_IF_ERROR(CheckTarget(attempt_.paths, attempt_.replace));
+    return PublishAttempt(attempt_.paths, manifest, attempt_.deadline, warn_);
+  }
+
+  Status CheckReports(const std::vector<Report>& reports) const {
+    for (size_t rank = 0; rank < reports.size(); ++rank) {
+      if (!reports[rank].status.ok()) return OfRank(static_cast<int>(rank), reports[rank].status);
+    }
+    std::vector<int> other;
+    for (size_t rank = 0; rank < reports.size(); ++rank) {
+      const Report& report = reports[rank];
+      const bool same = report.step == mine_.step && report.name == mine_.name &&
+                        report.replace == mine_.replace && report.in_place == mine_.in_place;
+      if (!same) other.push_back(static_cast<int>(rank));
+    }
+    if (other.empty()) return Status();
+    const Report& first = reports[static_cast<size_t>(other[0])];
+    return Status(StatusCode::kMismatch,
+                  RankList(other) + " saved another checkpoint than rank 0 at the same time: '" +
+                      first.name + "' of step " + std::to_string(first.step) + ", not '" +
+                      mine_.name + "' of step " + std::to_string(mine_.step) +
+                      ", or with other options");
+  }
+
+  Result<format::ManifestColumns> MergeReports(const std::vector<Report>& reports) const {
+    std::vector<format::ManifestView> parts;
+    for (const Report& report : reports) {
+      DSCKPT_ASSIGN_OR_RETURN(parts.emplace_back(), format::ParseManifest(report.manifest));
+    }
+    DSCKPT_ASSIGN_OR_RETURN(format::ManifestColumns manifest, format::MergeManifests(parts));
+    if (manifest.shard_names.empty()) {
+      return Status(StatusCode::kInvalidArgument,
+                    "no rank has a shard for checkpoint '" + attempt_.paths.name + "'");
+    }
+    manifest.attempt = attempt_.paths.attempt;
+    manifest.step = attempt_.step;
+    manifest.ranks = static_cast<uint32_t>(coordinator_.size());
+    return manifest;
+  }
+
+  void Try(Status status) {
+    if (!status.ok() && warn_) warn_(std::move(status));
+  }
+
+  Coordinator& coordinator_;
+  const Attempt& attempt_;
+  const Report mine_;
+  const io::Warn& warn_;
+};
+
+Status Follow(Coordinator& coordinator, const Attempt& attempt, const Report& mine) {
+  Status own = mine.status;
+  Status reported =
+      coordinator.Gather(Key("done/", attempt), EncodeReport(mine), attempt.deadline).status();
+  if (own.ok()) own = std::move(reported);
+  CheckpointStep("reported");
+  // Whatever happened here, the answer is rank 0's to give.
+  const auto bytes = coordinator.Broadcast(Key("commit/", attempt), {}, attempt.deadline + kGrace);
+  CheckpointStep("heard");
+  if (!bytes.ok()) {
+    const Status outcome = GiveUpAttempt(attempt.paths);
+    if (outcome.ok() || own.ok()) return outcome;
+    return Status(outcome.code(), outcome.message() + "; on this rank: " + own.message())
+        .WithErrno(own.error_number())
+        .WithPath(outcome.path());
+  }
+  DSCKPT_ASSIGN_OR_RETURN(const Report answer, DecodeReport(*bytes));
+  const bool published =
+      answer.status.ok() || answer.status.code() == StatusCode::kDurabilityUnknown;
+  if (!published) DiscardAttempt(attempt.paths);
+  return answer.status;
+}
+
+}  // namespace
+
+Status CommitAttempt(Coordinator& coordinator, const Attempt& attempt, Report mine,
+                     const Retention* retention, const io::Warn& warn) {
+  if (coordinator.rank() != 0) return Follow(coordinator, attempt, mine);
+  return Leader(coordinator, attempt, std::move(mine), warn).Run(retention);
+}
+
+}  // namespace dsckpt

@@ -1,0 +1,98 @@
+#include "writer/checkpoint_job.h"
+
+#include <utility>
+
+#include "writer/checkpoint_publish.h"
+#include "writer/guarded.h"
+#include "writer/job.h"
+
+namespace dsckpt {
+
+Report CheckpointHandle::Job::MakeReport() const {
+  Report report;
+  report.step = attempt.step;
+  report.name = attempt.paths.name;
+  report.replace = attempt.replace;
+  report.in_place = attempt.paths.in_place;
+  report.status = Guarded([&]() -> Status {
+    Status first = refused;
+    // All of them, so that nothing is being written any more when the others hear of a failure.
+    for (const SaveHandle& save : saves) {
+      Status durable = save.WaitDurable();
+      if (first.ok()) first = std::move(durable);
+    }
+    DSCKPT_RETURN_IF_ERROR(std::move(first));
+    CheckpointStep("durable");
+    DSCKPT_ASSIGN_OR_RETURN(report.manifest, Manifest());
+    return Status();
+  });
+  return report;
+}
+
+Result<std::vector<std::byte>> CheckpointHandle::Job::Manifest() const {
+  std::vector<format::ManifestColumns> parts;
+  for (const std::string& shard : shards) {
+    DSCKPT_ASSIGN_OR_RETURN(parts.emplace_back(),
+                            ManifestOfFile(attempt.paths.Directory() + "/" + shard, shard, rank));
+  }
+  DSCKPT_ASSIGN_OR_RETURN(format::ManifestColumns manifest, Merge(parts));
+  manifest.attempt = attempt.paths.attempt;
+  manifest.step = attempt.step;
+  manifest.ranks = static_cast<uint32_t>(rank) + 1;
+  return format::EncodeManifest(manifest);
+}
+
+void CheckpointHandle::Job::SetReport(Report made) {
+  std::lock_guard lock(mutex_);
+  report_ = std::move(made);
+  changed_.notify_all();
+}
+
+Report CheckpointHandle::Job::WaitReport() {
+  {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_until(lock, attempt.deadline, [&] { return report_.has_value(); })) {
+      return *std::exchange(report_, std::nullopt);
+    }
+  }
+  for (const SaveHandle& save : saves) save.Cancel();
+  Report late;
+  late.status = Status(StatusCode::kTimedOut,
+                       "the shards of '" + attempt.paths.Final() + "' were not durable in time")
+                    .WithPath(attempt.paths.Final());
+  return late;
+}
+
+void CheckpointHandle::Job::MarkDone(Status outcome) {
+  std::lock_guard lock(mutex_);
+  status_ = std::move(outcome);
+  report_.reset();
+  done_ = true;
+  changed_.notify_all();
+}
+
+Status CheckpointHandle::Job::WaitCaptured() {
+  if (getpid() != process) return InChildStatus();
+  for (const SaveHandle& save : saves) DSCKPT_RETURN_IF_ERROR(save.WaitCaptured());
+  return Status();
+}
+
+Status CheckpointHandle::Job::WaitDone() {
+  if (getpid() != process) return InChildStatus();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return done_; });
+  seen_ = true;
+  return status_;
+}
+
+void CheckpointHandle::Job::AwaitDone() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return done_; });
+}
+
+bool CheckpointHandle::Job::WasSeen() {
+  std::lock_guard lock(mutex_);
+  return seen_ || !refused.ok();
+}
+
+}  // namespace dsckpt

@@ -1,0 +1,41 @@
+#ifndef DSCKPT_WRITER_CHECKPOINT_PUBLISH_H_
+#define DSCKPT_WRITER_CHECKPOINT_PUBLISH_H_
+
+#include "dsckpt/coordinator.h"
+#include "dsckpt/status.h"
+#include "format/manifest.h"
+#include "io/error.h"
+#include "writer/checkpoint_paths.h"
+
+namespace dsckpt {
+
+/// Called with the name of each step of the protocol when it was taken. For tests, which end or
+/// stop the process there; null outside of them.
+using CheckpointStepHook = void (*)(const char* step);
+void SetCheckpointStepHook(CheckpointStepHook hook);
+void CheckpointStep(const char* step);
+
+/// Rank 0: whether the attempt may stand under its name. kAlreadyExists.
+Status CheckTarget(const AttemptPaths& paths, bool replace);
+
+/// Rank 0, all shards of `manifest` being durable in the attempt's directory: makes them the
+/// checkpoint. Any error but kDurabilityUnknown: nothing was published, and nobody will;
+/// kTimedOut: another rank gave the attempt up.
+Status PublishAttempt(const AttemptPaths& paths, const format::ManifestColumns& manifest,
+                      Coordinator::Clock::time_point deadline, const io::Warn& warn);
+
+/// Ends, forwards or not at all, an attempt that a crash stopped between writing its manifest and
+/// publishing it in place.
+Status FinishInPlace(const AttemptPaths& paths);
+
+/// After rank 0's decision not to publish: removes what this attempt has, late shards included.
+void DiscardAttempt(const AttemptPaths& paths);
+
+/// A rank that heard nothing in time decides itself: takes the attempt's directory away, so that
+/// nobody can publish it any more, or finds it published. OK: published and durable; kTimedOut: it
+/// never will be; kDurabilityUnknown: it is, or may be, but a power cut may undo it.
+Status GiveUpAttempt(const AttemptPaths& paths);
+
+}  // namespace dsckpt
+
+#endif  // DSCKPT_WRITER_CHECKPOINT_PUBLISH_H_
