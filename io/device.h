@@ -44,6 +44,8 @@ class DeviceBackend {
   virtual Status Wait(int device, Stream stream, Event event) = 0;
   /// Blocks the host until `event` has passed.
   virtual Status Synchronize(int device, Event event) = 0;
+  /// Blocks the host until `stream` has done what it holds. For failures: needs no event.
+  virtual Status Drain(int device, Stream stream) = 0;
   /// kFailedPrecondition while a graph is captured from `stream`.
   virtual Status CheckNotCapturing(int device, Stream stream) = 0;
 

@@ -137,6 +137,11 @@ class CudaBackend final : public DeviceBackend {
     });
   }
 
+  Status Drain(int device, Stream stream) override {
+    return In(device,
+              [&] { return Check(cudaStreamSynchronize(Native(stream)), "wait for a stream"); });
+  }
+
   Status CheckNotCapturing(int device, Stream stream) override {
     return In(device, [&] {
       cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;

@@ -5,8 +5,8 @@
 namespace dsckpt {
 namespace {
 
-/// What the bus moves in the microsecond or two that a copy of its own costs: below, one kernel that
-/// copies many pieces is faster.
+/// What the bus moves in the microsecond or two that a copy of its own costs: below, one kernel
+/// that copies many pieces is faster.
 constexpr uint64_t kSmallPieceBytes = 64 * 1024;
 /// A launch costs as much as a few copies.
 constexpr size_t kFewPieces = 4;
@@ -78,6 +78,17 @@ Result<std::vector<DeviceCapture::Mark>> DeviceCapture::FinishAtSave() {
   return marks;
 }
 
+void DeviceCapture::DrainAtSave() {
+  for (const auto& [device, part] : parts_) {
+    if (part.used_at_save) Drain(part, part.queue->at_save);
+  }
+}
+
+// A device that cannot even be waited for runs nothing any more.
+void DeviceCapture::Drain(const Part& part, Stream stream) {
+  static_cast<void>(queues_.backend().Drain(part.queue->device, stream));
+}
+
 Status DeviceCapture::BeginWindows() {
   for (const auto& [device, part] : parts_) {
     queues_.RegisterPool(device);
@@ -123,12 +134,8 @@ Result<std::vector<DeviceCapture::Mark>> DeviceCapture::Enqueue() {
   }
   if (failure.ok()) return marks;
   // Nothing may write into windows once their failure is known, because they are given away.
-  for (auto& [device, part] : parts_) {
-    for (const Stream stream : {part.queue->copy, part.queue->gather}) {
-      Event unused;
-      const auto mark = MarkEnd(device, stream, unused);
-      if (mark.ok()) static_cast<void>(Wait({*mark}));
-    }
+  for (const auto& [device, part] : parts_) {
+    for (const Stream stream : {part.queue->copy, part.queue->gather}) Drain(part, stream);
   }
   return failure;
 }
@@ -144,10 +151,13 @@ Status DeviceCapture::Read(uint32_t described, uint64_t begin, std::span<std::by
       DSCKPT_RETURN_IF_ERROR(OrderAfterProducers(device, part.queue->read));
     }
     DSCKPT_ASSIGN_OR_RETURN(done, queues_.TakeEvent(device));
-    Status status =
-        queues_.backend().CopyToHost(device, part.queue->read, out, Source(described, begin));
-    if (status.ok()) status = queues_.backend().Record(device, done.get(), part.queue->read);
-    if (!status.ok()) return status;
+    DSCKPT_RETURN_IF_ERROR(
+        queues_.backend().CopyToHost(device, part.queue->read, out, Source(described, begin)));
+    Status status = queues_.backend().Record(device, done.get(), part.queue->read);
+    if (!status.ok()) {
+      Drain(part, part.queue->read);
+      return status;
+    }
   }
   return Wait({{device, done}});
 }
@@ -164,7 +174,13 @@ Status DeviceCapture::Wait(const std::vector<Mark>& marks) {
   Status failure;
   for (const Mark& mark : marks) {
     Status status = queues_.backend().Synchronize(mark.device, mark.event.get());
-    if (!status.ok() && failure.ok()) failure = std::move(status);
+    if (status.ok()) continue;
+    const Part& part = parts_.find(mark.device)->second;
+    for (const Stream stream :
+         {part.queue->copy, part.queue->gather, part.queue->at_save, part.queue->read}) {
+      Drain(part, stream);
+    }
+    if (failure.ok()) failure = std::move(status);
   }
   return failure;
 }

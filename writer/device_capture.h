@@ -30,8 +30,10 @@ class DeviceCapture {
   /// Inside Save(): enqueues the copy of a part of an at-save tensor to pool memory.
   Status CopyAtSave(uint32_t described, uint64_t begin, std::span<std::byte> out);
   /// Inside Save(), after them: the producers' streams wait for those copies. Returns what to wait
-  /// for before their bytes may be used.
+  /// for before their bytes may be used. On failure those copies may still run: DrainAtSave().
   Result<std::vector<Mark>> FinishAtSave();
+  /// Any thread: blocks until no at-save copy runs.
+  void DrainAtSave();
 
   /// Raw stage: enqueues what must come before the first window.
   Status BeginWindows();
@@ -77,6 +79,7 @@ class DeviceCapture {
   Status EnqueuePart(Part& part, std::vector<Mark>& marks);
   /// Marks the end of `stream`, also in `last`.
   Result<Mark> MarkEnd(int device, Stream stream, Event& last);
+  void Drain(const Part& part, Stream stream);
 
   DeviceQueues& queues_;
   const Description::Data& data_;

@@ -60,8 +60,12 @@ void SaveHandle::Job::CaptureAtSave(uint64_t* waited_ns) {
     Status copied = device->CopyAtSave(tensor, begin, out);
     if (!copied.ok()) Fail(std::move(copied));
   };
-  direct_at_save = eager.Capture(data, catalog, waited_ns, copy);
-  AddCaptured(eager.captured_bytes() - eager.device_bytes(), 0);
+  // Also after a failure copies may be under way, which the arena has to outlive.
+  Attempt([&] {
+    direct_at_save = eager.Capture(data, catalog, waited_ns, copy);
+    AddCaptured(eager.captured_bytes() - eager.device_bytes(), 0);
+    return Status();
+  });
   if (eager.device_bytes() == 0) return;
   auto marks = device->FinishAtSave();
   if (!marks.ok()) Fail(marks.status());
@@ -71,7 +75,9 @@ void SaveHandle::Job::CaptureAtSave(uint64_t* waited_ns) {
   AddPending();
   core.landing.Add(
       [this, marks = std::move(marks)] {
-        return marks.ok() ? device->Wait(marks.value()) : marks.status();
+        if (marks.ok()) return device->Wait(marks.value());
+        device->DrainAtSave();
+        return marks.status();
       },
       [this, bytes](Status landed) {
         if (!landed.ok()) Fail(std::move(landed));

@@ -388,6 +388,38 @@ TEST_CASE("a failing copy fails its save and no other") {
   CheckFilled(dir / "f", kOld);
 }
 
+TEST_CASE("whichever device call fails, no copy runs when its save has ended") {
+  FakeRig rig;
+  const TempDir dir;
+  const Queue stream(rig, 0);
+  const Tensors tensors(rig, 0, {100'003, 5, 1'300'000, 70'000, 33, 44, 55, 66});
+  const auto capture = GENERATE(Capture::kUntilFence, Capture::kAtSave);
+  const auto encoding = GENERATE(Encoding::kRaw, Encoding::kZstd);
+  State state;
+  tensors.Register(state, stream.get(), {.capture = capture, .encoding = encoding});
+  bool whole = false;
+  int call = 0;
+  for (; !whole && call < 1000; ++call) {
+    INFO("call " << call);
+    const auto engine = MakeEngine({.pool_bytes = 8 * kMiB, .window_bytes = kMiB});
+    // Copies cannot begin before somebody waits for them; who does not wait leaves them in flight.
+    const auto open = rig.Hold(0, stream.get());
+    rig.OnHostWait(open);
+    rig.FillLater(0, stream.get(), tensors.block.data(), tensors.block.bytes(), kOld);
+    rig.FailFrom(call);
+    const auto save = engine->Save(dir / "f", state);
+    const Status status = save.ok() ? save->WaitDurable() : save.status();
+    CHECK(rig.copies_in_flight() == 0);
+    whole = status.ok();
+    if (!whole) CHECK(status.code() == StatusCode::kIoError);
+    open();
+    rig.FailFrom(-1);
+  }
+  CHECK(whole);
+  CHECK(call > 5);
+  CheckFilled(dir / "f", kOld);
+}
+
 TEST_CASE("while a graph is captured from a stream, saves and fences on it are refused") {
   FakeRig rig;
   const TempDir dir;

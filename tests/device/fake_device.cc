@@ -116,9 +116,13 @@ class FakeDevices final : public io::DeviceBackend {
     ended = *found;
     streams_.erase(found);
   }
-  Result<Event> CreateEvent(int) override { return static_cast<Event>(new FakeEvent); }
+  Result<Event> CreateEvent(int) override {
+    DSCKPT_RETURN_IF_ERROR(Step());
+    return static_cast<Event>(new FakeEvent);
+  }
   void DestroyEvent(int, Event event) override { delete static_cast<FakeEvent*>(event); }
   Status Record(int device, Event event, Stream stream) override {
+    DSCKPT_RETURN_IF_ERROR(Step());
     auto* const e = static_cast<FakeEvent*>(event);
     FakeStream& on = Of(device, stream);
     std::lock_guard lock(e->mutex);
@@ -127,6 +131,7 @@ class FakeDevices final : public io::DeviceBackend {
     return Status();
   }
   Status Wait(int device, Stream stream, Event event) override {
+    DSCKPT_RETURN_IF_ERROR(Step());
     // As on a device: what counts is the record at the time of this call.
     auto* const e = static_cast<FakeEvent*>(event);
     FakeStream* on = nullptr;
@@ -142,7 +147,15 @@ class FakeDevices final : public io::DeviceBackend {
     return Status();
   }
   Status Synchronize(int, Event event) override {
+    DSCKPT_RETURN_IF_ERROR(Step());
+    if (on_host_wait) on_host_wait();
     static_cast<FakeEvent*>(event)->WaitHost();
+    return Status();
+  }
+  Status Drain(int device, Stream stream) override {
+    if (on_host_wait) on_host_wait();
+    FakeStream& on = Of(device, stream);
+    on.WaitFor(on.end());
     return Status();
   }
   Status CheckNotCapturing(int, Stream stream) override {
@@ -152,12 +165,14 @@ class FakeDevices final : public io::DeviceBackend {
   }
   Status CopyToHost(int device, Stream stream, std::span<std::byte> to, const void* from) override {
     if (fail_copies) return Status(StatusCode::kIoError, "simulated failure of a copy");
-    Of(device, stream).Push([to, from] { std::memcpy(to.data(), from, to.size()); });
+    DSCKPT_RETURN_IF_ERROR(Step());
+    PushCopy(device, stream, {{from, to.data(), to.size()}});
     return Status();
   }
   Status CopyToDevice(int device, Stream stream, void* to,
                       std::span<const std::byte> from) override {
-    Of(device, stream).Push([to, from] { std::memcpy(to, from.data(), from.size()); });
+    DSCKPT_RETURN_IF_ERROR(Step());
+    PushCopy(device, stream, {{from.data(), static_cast<std::byte*>(to), from.size()}});
     return Status();
   }
   Status CopyAllToHost(int device, Stream stream, std::span<const Piece> pieces) override {
@@ -167,10 +182,9 @@ class FakeDevices final : public io::DeviceBackend {
     return Status();
   }
   Status Gather(int device, Stream stream, std::span<const Piece> pieces) override {
+    DSCKPT_RETURN_IF_ERROR(Step());
     ++gathers;
-    Of(device, stream).Push([copies = std::vector<Piece>(pieces.begin(), pieces.end())] {
-      for (const Piece& piece : copies) std::memcpy(piece.to, piece.from, piece.bytes);
-    });
+    PushCopy(device, stream, {pieces.begin(), pieces.end()});
     return Status();
   }
 
@@ -203,7 +217,9 @@ class FakeDevices final : public io::DeviceBackend {
   }
 
   std::atomic<bool> refuse_registration{false}, fail_copies{false};
-  std::atomic<int> gathers{0};
+  std::atomic<int> gathers{0}, copies_in_flight{0};
+  std::atomic<int> calls{0}, fail_from{-1};
+  std::function<void()> on_host_wait;
   std::set<Stream> capturing;
 
  private:
@@ -211,6 +227,18 @@ class FakeDevices final : public io::DeviceBackend {
     int device;
     size_t bytes;
   };
+  Status Step() {
+    const int call = calls++;
+    if (fail_from < 0 || call < fail_from) return Status();
+    return Status(StatusCode::kIoError, "simulated failure");
+  }
+  void PushCopy(int device, Stream stream, std::vector<Piece> pieces) {
+    ++copies_in_flight;
+    Of(device, stream).Push([this, pieces = std::move(pieces)] {
+      for (const Piece& piece : pieces) std::memcpy(piece.to, piece.from, piece.bytes);
+      --copies_in_flight;
+    });
+  }
   std::mutex mutex_;
   std::map<std::byte*, Range> blocks_;
   std::map<int, std::shared_ptr<FakeStream>> defaults_;
@@ -271,4 +299,12 @@ void FakeRig::SetCapturing(Stream stream, bool capturing) {
     impl_->devices.capturing.erase(stream);
   }
 }
+void FakeRig::FailFrom(int call) {
+  impl_->devices.calls = 0;
+  impl_->devices.fail_from = call;
+}
+void FakeRig::OnHostWait(std::function<void()> call) {
+  impl_->devices.on_host_wait = std::move(call);
+}
+int FakeRig::copies_in_flight() const { return impl_->devices.copies_in_flight; }
 int FakeRig::gathers() const { return impl_->devices.gathers; }

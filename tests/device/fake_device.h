@@ -24,6 +24,13 @@ class FakeRig final : public Rig {
   void RefuseRegistration();
   void FailCopies(bool fail);
   void SetCapturing(dsckpt::Stream stream, bool capturing);
+  /// From the given call on (0: the next one) everything fails that creates, records or waits for
+  /// an event or copies; negative: nothing does. Draining never fails.
+  void FailFrom(int call);
+  /// Called by whatever is about to wait on the host. Set while no engine or load is at work.
+  void OnHostWait(std::function<void()> call);
+  /// Enqueued and not done.
+  int copies_in_flight() const;
   int gathers() const;
 
  private:
