@@ -1,5 +1,6 @@
 #include "writer/device_capture.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace dsckpt {
@@ -100,23 +101,38 @@ Status DeviceCapture::BeginWindows() {
 
 void DeviceCapture::Add(uint32_t described, uint64_t begin, std::span<std::byte> out) {
   Part& part = PartOf(described);
-  auto& pieces = out.size() <= kSmallPieceBytes ? part.small : part.large;
-  pieces.push_back({Source(described, begin), out.data(), out.size()});
+  const std::byte* const from = Source(described, begin);
+  if (!part.added.empty() && part.newest == described) {
+    // A tensor that goes on in the next window: the driver takes about a microsecond a copy, and
+    // the fence of an update waits for all of them to be enqueued.
+    Piece& last = part.added.back();
+    if (static_cast<const std::byte*>(last.from) + last.bytes == from &&
+        last.to + last.bytes == out.data() && queues_.RegisteredTogether(last.to, out.data())) {
+      last.bytes += out.size();
+      return;
+    }
+  }
+  part.added.push_back({from, out.data(), out.size()});
+  part.newest = described;
 }
 
 Status DeviceCapture::EnqueuePart(Part& part, std::vector<Mark>& marks) {
   const int device = part.queue->device;
-  if (part.small.size() <= kFewPieces || !queues_.pool_registered()) {
-    part.large.insert(part.large.end(), part.small.begin(), part.small.end());
-    part.small.clear();
-  }
-  if (!part.small.empty()) {
-    DSCKPT_RETURN_IF_ERROR(queues_.backend().Gather(device, part.queue->gather, part.small));
+  const auto small =
+      std::stable_partition(part.added.begin(), part.added.end(),
+                            [](const Piece& piece) { return piece.bytes > kSmallPieceBytes; });
+  const auto larges = static_cast<size_t>(small - part.added.begin());
+  const bool gather = part.added.size() - larges > kFewPieces && queues_.pool_registered();
+  const std::span<const Piece> all(part.added);
+  const auto copied = gather ? all.first(larges) : all;
+  const auto gathered = all.subspan(copied.size());
+  if (!gathered.empty()) {
+    DSCKPT_RETURN_IF_ERROR(queues_.backend().Gather(device, part.queue->gather, gathered));
     DSCKPT_ASSIGN_OR_RETURN(const Mark mark, MarkEnd(device, part.queue->gather, part.last_gather));
     marks.push_back(mark);
   }
-  if (!part.large.empty()) {
-    DSCKPT_RETURN_IF_ERROR(queues_.backend().CopyAllToHost(device, part.queue->copy, part.large));
+  if (!copied.empty()) {
+    DSCKPT_RETURN_IF_ERROR(queues_.backend().CopyAllToHost(device, part.queue->copy, copied));
     DSCKPT_ASSIGN_OR_RETURN(const Mark mark, MarkEnd(device, part.queue->copy, part.last_copy));
     marks.push_back(mark);
   }
@@ -128,8 +144,7 @@ Result<std::vector<DeviceCapture::Mark>> DeviceCapture::Enqueue() {
   Status failure;
   for (auto& [device, part] : parts_) {
     Status status = EnqueuePart(part, marks);
-    part.small.clear();
-    part.large.clear();
+    part.added.clear();
     if (!status.ok() && failure.ok()) failure = std::move(status);
   }
   if (failure.ok()) return marks;

@@ -63,7 +63,8 @@ class DeviceCapture {
   /// One device's part of the save.
   struct Part {
     const DeviceQueues::Queue* queue;
-    std::vector<Piece> small, large;  // Added and not enqueued.
+    std::vector<Piece> added;  // And not enqueued.
+    uint32_t newest = 0;       // Tensor of added.back().
     bool used_at_save = false;
     // Guarded by mutex_.
     bool read_ready = false;                     // `read` waits for the producers.

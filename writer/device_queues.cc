@@ -72,13 +72,23 @@ Result<DeviceQueues::EventPtr> DeviceQueues::TakeEvent(int device) {
   return EventPtr(event, give_back);
 }
 
+// Whole windows, because a piece of one must not span two registrations.
+size_t DeviceQueues::RegisterStep() const {
+  return std::max<uint64_t>(1, kRegisterBytes / pool_.window_bytes());
+}
+
+bool DeviceQueues::RegisteredTogether(const std::byte* a, const std::byte* b) const {
+  const std::byte* const begin = pool_.windows().front().data();
+  const uint64_t bytes = RegisterStep() * pool_.window_bytes();
+  return static_cast<uint64_t>(a - begin) / bytes == static_cast<uint64_t>(b - begin) / bytes;
+}
+
 void DeviceQueues::RegisterPool(int device) {
   std::lock_guard lock(register_mutex_);
   if (std::exchange(register_tried_, true)) return;
   registered_by_ = device;
   const auto& windows = pool_.windows();
-  // Whole windows, because a copy must not span two registrations.
-  const size_t step = std::max<uint64_t>(1, kRegisterBytes / pool_.window_bytes());
+  const size_t step = RegisterStep();
   for (size_t i = 0; i < windows.size(); i += step) {
     const size_t last = std::min(i + step, windows.size()) - 1;
     const std::span<std::byte> part(windows[i].data(), windows[last].data() + windows[last].size());

@@ -41,9 +41,13 @@ class DeviceQueues {
   void RegisterPool(int device);
   /// False where it failed, or was not done yet: kernels cannot write the pool.
   bool pool_registered() const { return registered_; }
+  /// Whether one copy may fill pool memory from `a` to `b`: none may span two registrations.
+  bool RegisteredTogether(const std::byte* a, const std::byte* b) const;
 
  private:
   Result<Queue> MakeQueue(int device);
+  /// Windows that are registered in one go.
+  size_t RegisterStep() const;
 
   io::WindowPool& pool_;
   const io::Warn warn_;

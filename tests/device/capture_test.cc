@@ -11,6 +11,7 @@
 #include "tests/device/fake_device.h"
 #include "tests/device/rig.h"
 #include "tests/temp_dir.h"
+#include "writer/device_queues.h"
 
 using namespace dsckpt;
 
@@ -273,6 +274,47 @@ TEST_CASE("20,000 small device tensors at any address") {
   if (auto* const fake = dynamic_cast<FakeRig*>(rig.get())) {
     CHECK((fake->gathers() > 0) == registered);
     CHECK(warnings == (registered ? 0 : 1));
+  }
+}
+
+TEST_CASE("a tensor across neighbouring windows is one copy a flight") {
+  FakeRig rig;
+  const TempDir dir;
+  const Queue stream(rig, 0);
+  // 24 flights a save, of 16 windows each.
+  const Tensors tensors(rig, 0, {24 * kMiB - 100});
+  const auto image = RandomBytes(tensors.block.bytes(), 5);
+  rig.Upload(0, tensors.block.data(), image);
+  State state;
+  tensors.Register(state, stream.get());
+  const auto engine = MakeEngine({.pool_bytes = 32 * kMiB, .window_bytes = 64 * kKiB});
+  for (int save = 1; save <= 3; ++save) {
+    const int before = rig.copies();
+    Check(MustSave(*engine, dir / "f", state).WaitDurable());
+    CHECK(rig.copies() - before >= 24);
+    CHECK(rig.copies() - before <= 26);
+    tensors.CheckFile(dir / "f", image);
+  }
+}
+
+TEST_CASE("no copy is to span two registrations of the pool") {
+  FakeRig rig;
+  const Block block(rig, 0, 1);
+  const auto pool = io::WindowPool::Create(kGiB + 48 * kMiB, 48 * kMiB);
+  REQUIRE(pool.ok());
+  DeviceQueues queues(**pool, [](const Status&) {});
+  REQUIRE(queues.Open(0).ok());
+  queues.RegisterPool(0);
+  const auto ranges = rig.registered();
+  REQUIRE(ranges.size() == 3);
+  const auto range_of = [&](const std::byte* at) {
+    return std::count_if(ranges.begin(), ranges.end(),
+                         [&](auto range) { return range.data() <= at; });
+  };
+  const auto& windows = (*pool)->windows();
+  for (size_t i = 1; i < windows.size(); ++i) {
+    const std::byte *const a = windows[i - 1].data(), *const b = windows[i].data();
+    CHECK(queues.RegisteredTogether(a, b) == (range_of(a) == range_of(b)));
   }
 }
 

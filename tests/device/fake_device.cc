@@ -97,8 +97,10 @@ class FakeDevices final : public io::DeviceBackend {
     }
     return Status(StatusCode::kInvalidArgument, "the pointer is not to device memory");
   }
-  Status RegisterHost(int, std::span<std::byte>) override {
+  Status RegisterHost(int, std::span<std::byte> memory) override {
     if (refuse_registration) return Status(StatusCode::kOutOfMemory, "no registration");
+    std::lock_guard lock(mutex_);
+    registered.push_back(memory);
     return Status();
   }
   void UnregisterHost(int, std::span<std::byte>) override {}
@@ -217,7 +219,8 @@ class FakeDevices final : public io::DeviceBackend {
   }
 
   std::atomic<bool> refuse_registration{false}, fail_copies{false};
-  std::atomic<int> gathers{0}, copies_in_flight{0};
+  std::atomic<int> gathers{0}, copies{0}, copies_in_flight{0};
+  std::vector<std::span<std::byte>> registered;
   std::atomic<int> calls{0}, fail_from{-1};
   std::function<void()> on_host_wait;
   std::set<Stream> capturing;
@@ -234,6 +237,7 @@ class FakeDevices final : public io::DeviceBackend {
   }
   void PushCopy(int device, Stream stream, std::vector<Piece> pieces) {
     ++copies_in_flight;
+    copies += static_cast<int>(pieces.size());
     Of(device, stream).Push([this, pieces = std::move(pieces)] {
       for (const Piece& piece : pieces) std::memcpy(piece.to, piece.from, piece.bytes);
       --copies_in_flight;
@@ -307,4 +311,6 @@ void FakeRig::OnHostWait(std::function<void()> call) {
   impl_->devices.on_host_wait = std::move(call);
 }
 int FakeRig::copies_in_flight() const { return impl_->devices.copies_in_flight; }
+std::vector<std::span<std::byte>> FakeRig::registered() const { return impl_->devices.registered; }
+int FakeRig::copies() const { return impl_->devices.copies; }
 int FakeRig::gathers() const { return impl_->devices.gathers; }

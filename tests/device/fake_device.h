@@ -31,6 +31,10 @@ class FakeRig final : public Rig {
   void OnHostWait(std::function<void()> call);
   /// Enqueued and not done.
   int copies_in_flight() const;
+  /// Ranges that were ever registered.
+  std::vector<std::span<std::byte>> registered() const;
+  /// Pieces copied, by gather kernels too.
+  int copies() const;
   int gathers() const;
 
  private:
