@@ -139,7 +139,7 @@ Status DeviceCapture::EnqueuePart(Part& part, std::vector<Mark>& marks) {
   return Status();
 }
 
-Result<std::vector<DeviceCapture::Mark>> DeviceCapture::Enqueue() {
+Result<std::vector<DeviceCapture::Mark>> DeviceCapture::Enqueue(uint64_t windows) {
   std::vector<Mark> marks;
   Status failure;
   for (auto& [device, part] : parts_) {
@@ -147,7 +147,11 @@ Result<std::vector<DeviceCapture::Mark>> DeviceCapture::Enqueue() {
     part.added.clear();
     if (!status.ok() && failure.ok()) failure = std::move(status);
   }
-  if (failure.ok()) return marks;
+  if (failure.ok()) {
+    std::lock_guard lock(mutex_);
+    stops_.push_back({windows, LastMarks()});
+    return marks;
+  }
   // Nothing may write into windows once their failure is known, because they are given away.
   for (const auto& [device, part] : parts_) {
     for (const Stream stream : {part.queue->copy, part.queue->gather}) Drain(part, stream);
@@ -200,14 +204,43 @@ Status DeviceCapture::Wait(const std::vector<Mark>& marks) {
   return failure;
 }
 
-Status DeviceCapture::MakeWait(Stream stream) {
+std::vector<DeviceCapture::Mark> DeviceCapture::LastMarks() const {
+  std::vector<Mark> marks;
+  for (const auto& [device, part] : parts_) {
+    for (const Event* event : {&part.last_copy, &part.last_gather}) {
+      if (*event != nullptr) marks.push_back({device, *event});
+    }
+  }
+  return marks;
+}
+
+void DeviceCapture::Landed(uint64_t windows) {
+  std::deque<Stop> passed;  // Their events are given back outside of the lock.
   std::lock_guard lock(mutex_);
+  landed_ = windows;
+  while (!stops_.empty() && stops_.front().windows <= windows) {
+    passed.push_back(std::move(stops_.front()));
+    stops_.pop_front();
+  }
+}
+
+Status DeviceCapture::MakeWait(Stream stream, uint64_t windows) {
+  std::lock_guard lock(mutex_);
+  std::vector<Mark> marks;
+  if (windows == kAllWindows) {
+    marks = LastMarks();
+  } else if (windows != 0) {
+    // What has landed needs no waiting; the next stop may then be one that is not needed either.
+    const auto stop = std::find_if(stops_.begin(), stops_.end(),
+                                   [&](const Stop& each) { return each.windows >= windows; });
+    if (stop != stops_.end() && windows > landed_) marks = stop->marks;
+  }
   for (const auto& [device, part] : parts_) {
     DSCKPT_RETURN_IF_ERROR(queues_.backend().CheckNotCapturing(device, stream));
-    for (const Event* event : {&part.last_copy, &part.last_gather, &part.last_at_save}) {
-      if (*event == nullptr) continue;
-      DSCKPT_RETURN_IF_ERROR(queues_.backend().Wait(device, stream, event->get()));
-    }
+    if (part.last_at_save != nullptr) marks.push_back({device, part.last_at_save});
+  }
+  for (const Mark& mark : marks) {
+    DSCKPT_RETURN_IF_ERROR(queues_.backend().Wait(mark.device, stream, mark.event.get()));
   }
   return Status();
 }

@@ -2,6 +2,7 @@
 #define DSCKPT_WRITER_DEVICE_CAPTURE_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -39,17 +40,22 @@ class DeviceCapture {
   Status BeginWindows();
   /// Raw stage: one piece of a window.
   void Add(uint32_t described, uint64_t begin, std::span<std::byte> out);
-  /// Raw stage: enqueues the pieces added since the last call. Returns what to wait for before
-  /// their bytes may be used; on failure waits for what was enqueued.
-  Result<std::vector<Mark>> Enqueue();
+  /// Raw stage: enqueues the pieces added since the last call, with which the first `windows`
+  /// windows are complete. Returns what to wait for before their bytes may be used; on failure
+  /// waits for what was enqueued.
+  Result<std::vector<Mark>> Enqueue(uint64_t windows);
+  /// Landing: the copies into the first `windows` windows are done.
+  void Landed(uint64_t windows);
 
   /// Log stage and its workers: reads a part of a tensor; blocks.
   Status Read(uint32_t described, uint64_t begin, std::span<std::byte> out);
 
   /// Blocks until `marks` have passed.
   Status Wait(const std::vector<Mark>& marks);
-  /// Makes `stream` wait for everything enqueued so far; see Engine::FenceOnStream.
-  Status MakeWait(Stream stream);
+  /// Makes `stream` wait for at-save copies and for those into the first `windows` windows, which
+  /// must have been enqueued; see Engine::FenceOnStream.
+  static constexpr uint64_t kAllWindows = ~uint64_t{0};
+  Status MakeWait(Stream stream, uint64_t windows);
 
  private:
   using Event = DeviceQueues::EventPtr;
@@ -71,6 +77,12 @@ class DeviceCapture {
     Event last_copy, last_gather, last_at_save;  // Marks that fences wait for.
   };
 
+  /// Where the copies into the first windows end.
+  struct Stop {
+    uint64_t windows;
+    std::vector<Mark> marks;
+  };
+
   DeviceCapture(DeviceQueues& queues, const Description::Data& data)
       : queues_(queues), data_(data) {}
   Status MarkProducers();
@@ -81,12 +93,17 @@ class DeviceCapture {
   /// Marks the end of `stream`, also in `last`.
   Result<Mark> MarkEnd(int device, Stream stream, Event& last);
   void Drain(const Part& part, Stream stream);
+  /// Where the copies enqueued so far into windows end. REQUIRES: mutex_ held.
+  std::vector<Mark> LastMarks() const;
 
   DeviceQueues& queues_;
   const Description::Data& data_;
   std::vector<Producer> producers_;
   std::map<int, Part> parts_;  // By device.
   std::mutex mutex_;
+  // Guarded by mutex_.
+  uint64_t landed_ = 0;     // Windows.
+  std::deque<Stop> stops_;  // Beyond them, ascending.
 };
 
 }  // namespace dsckpt

@@ -144,14 +144,14 @@ Result<SaveHandle> Engine::Save(const std::string& path, const StateProvider& pr
   return SaveHandle(std::move(job));
 }
 
-Status Engine::Fence() {
+Status Engine::Fence(std::string_view prefix) {
   if (impl_->InChild()) return InChildStatus();
-  return impl_->scheduler->Fence();
+  return impl_->scheduler->Fence(prefix);
 }
 
-Status Engine::FenceOnStream(Stream stream) {
+Status Engine::FenceOnStream(Stream stream, std::string_view prefix) {
   if (impl_->InChild()) return InChildStatus();
-  return impl_->scheduler->FenceOnStream(stream);
+  return impl_->scheduler->FenceOnStream(stream, prefix);
 }
 
 Status Engine::WaitDurable() {

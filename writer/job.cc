@@ -95,7 +95,12 @@ void SaveHandle::Job::AddCaptured(uint64_t bytes, uint64_t at_save_direct) {
   Account(bytes, bytes, at_save_direct);
 }
 
-void SaveHandle::Job::AddEnqueued(uint64_t bytes) { Account(0, bytes, 0); }
+void SaveHandle::Job::AddEnqueued(uint64_t bytes, uint64_t windows) {
+  Account(0, bytes, 0);
+  std::lock_guard lock(mutex);
+  windows_enqueued = std::max(windows_enqueued, windows);
+  if (group_fences > 0) changed.notify_all();
+}
 
 void SaveHandle::Job::AddLanded(uint64_t bytes, uint64_t at_save_direct) {
   Account(bytes, 0, at_save_direct);
@@ -112,6 +117,20 @@ void SaveHandle::Job::Account(uint64_t bytes, uint64_t ordered, uint64_t at_save
   if (at_save_direct != 0 && direct_at_save == 0) changed.notify_all();
   if (ordered != 0 && unordered == 0) changed.notify_all();
   released = CheckCaptured();
+}
+
+void SaveHandle::Job::MarkWindowRead(uint64_t window) {
+  std::lock_guard lock(mutex);
+  if (window_read.size() <= window) window_read.resize(window + 1);
+  window_read[window] = true;
+  while (windows_read < window_read.size() && window_read[windows_read]) ++windows_read;
+  if (group_fences > 0) changed.notify_all();
+}
+
+void SaveHandle::Job::MarkLogItemRead() {
+  std::lock_guard lock(mutex);
+  ++log_items_read;
+  if (group_fences > 0) changed.notify_all();
 }
 
 void SaveHandle::Job::MarkFileReady() {
@@ -210,6 +229,39 @@ std::shared_ptr<DeviceCapture> SaveHandle::Job::AwaitOrderedOrDone() {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return unordered == 0 || done; });
   return captured ? nullptr : device;
+}
+
+template <typename Reached>
+GroupEnds SaveHandle::Job::AwaitGroup(std::string_view prefix, Reached reached) {
+  std::shared_ptr<Described> kept;
+  {
+    std::lock_guard lock(mutex);
+    if (captured || done) return {};
+    kept = described;
+  }
+  const GroupEnds ends =
+      FindGroup(*kept->catalog, std::as_const(*kept).data(), prefix, core.pool->window_bytes());
+  std::unique_lock lock(mutex);
+  ++group_fences;
+  changed.wait(lock, [&] {
+    return done || captured || (log_items_read >= ends.log_items && reached(ends));
+  });
+  --group_fences;
+  return captured || done ? GroupEnds() : ends;
+}
+
+SaveHandle::Job::Ordered SaveHandle::Job::AwaitGroupOrderedOrDone(std::string_view prefix) {
+  const GroupEnds ends = AwaitGroup(prefix, [this](const GroupEnds& wanted) {
+    return windows_read >= wanted.host_windows && windows_enqueued >= wanted.device_windows;
+  });
+  std::lock_guard lock(mutex);
+  return {captured ? nullptr : device, ends.device_windows};
+}
+
+void SaveHandle::Job::AwaitGroupCapturedOrDone(std::string_view prefix) {
+  AwaitGroup(prefix, [this](const GroupEnds& wanted) {
+    return windows_read >= std::max(wanted.host_windows, wanted.device_windows);
+  });
 }
 
 void SaveHandle::Job::AwaitDone() {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "dsckpt/limits.h"
+#include "writer/group.h"
 #include "writer/image_writer.h"
 #include "writer/items.h"
 
@@ -19,13 +20,11 @@ constexpr uint64_t kBlockBytes = 128 * kKiB;
 /// until one has passed, and with it the fence of the update.
 constexpr uint64_t kFlights = 24;
 
-constexpr uint64_t PageFloor(uint64_t offset) { return offset / kPageBytes * kPageBytes; }
-
 }  // namespace
 
 RawStage::RawStage(SaveHandle::Job& job)
     : job_(job),
-      base_(PageFloor(job.catalog.data_begin)),
+      base_(RawImageBegin(job.catalog)),
       end_(job.catalog.shard ? job.catalog.log_begin : job.catalog.raw_end),
       window_bytes_(job.core.pool->window_bytes()),
       carries_((end_ - base_ + window_bytes_ - 1) / window_bytes_) {}
@@ -120,9 +119,10 @@ void RawStage::Board(Flight& flight, Place place) {
 }
 
 void RawStage::Launch(Flight flight) {
-  auto marks = job_.device->Enqueue();
+  const uint64_t windows = flight.places.back().index + 1;
+  auto marks = job_.device->Enqueue(windows);
   if (marks.ok()) {
-    job_.AddEnqueued(flight.bytes);
+    job_.AddEnqueued(flight.bytes, windows);
   } else {
     job_.Fail(marks.status());
     flight.bytes = 0;
@@ -131,7 +131,8 @@ void RawStage::Launch(Flight flight) {
       [this, marks = std::move(marks)] {
         return marks.ok() ? job_.device->Wait(marks.value()) : Status();
       },
-      [this, flight = std::move(flight)](Status status) {
+      [this, windows, flight = std::move(flight)](Status status) {
+        job_.device->Landed(windows);
         if (!status.ok()) job_.Fail(std::move(status));
         if (flight.bytes != 0) job_.AddLanded(flight.bytes, flight.direct);
         for (const Place& place : flight.places) RunFill(place);
@@ -176,6 +177,7 @@ void RawStage::Fill(Task task, size_t first, io::WindowPool::Window window) {
   carries_[task.index].ready.store(true, std::memory_order_release);
   carries_[task.index].ready.notify_all();
   job_.AddCaptured(task.captured, task.direct);
+  job_.MarkWindowRead(task.index);
   if (job_.stop) {
     job_.core.pool->Release(io::WindowPool::Use::kRaw, window.index);
     return;

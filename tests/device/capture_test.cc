@@ -187,6 +187,103 @@ TEST_CASE("a fence on a stream holds the update back, not the host") {
         static_cast<ptrdiff_t>(after.size()));
 }
 
+TEST_CASE("a fence for a group lets its update run before later copies") {
+  FakeRig rig;
+  const TempDir dir;
+  const Queue stream(rig, 0);
+  // Three windows each, in the order of their names; every window is one copy.
+  const Tensors first(rig, 0, {3 * kMiB}), second(rig, 0, {3 * kMiB});
+  State state;
+  second.Register(state, stream.get(), {}, "b/");
+  first.Register(state, stream.get(), {}, "a/");
+  const auto engine = MakeEngine({.pool_bytes = 32 * kMiB, .window_bytes = kMiB});
+  const auto fill = [&](const Tensors& tensors, uint8_t value) {
+    rig.FillLater(0, stream.get(), tensors.block.data(), tensors.block.bytes(), value);
+  };
+  const auto holds = [&](const Tensors& tensors, uint8_t value) {
+    const auto bytes = rig.Download(0, tensors.block.data(), tensors.block.bytes());
+    return std::count(bytes.begin(), bytes.end(), std::byte{value}) ==
+           static_cast<ptrdiff_t>(bytes.size());
+  };
+  fill(first, kOld);
+  fill(second, kOld);
+
+  SECTION("the first group's copies are done, the second's are held") {
+    const auto open = rig.HoldCopiesAfter(3);
+    const SaveHandle save = MustSave(*engine, dir / "f", state);
+    Check(engine->FenceOnStream(stream.get(), "a/"));
+    fill(first, kNew);
+    rig.Synchronize(0, stream.get());
+    CHECK(holds(first, kNew));
+    Check(engine->FenceOnStream(stream.get(), "none/"));
+    Check(engine->FenceOnStream(stream.get(), "b/"));
+    fill(second, kNew);
+    CHECK(!save.progress().captured);
+    CHECK(rig.copies_in_flight() == 3);
+    open();
+    Check(save.WaitDurable());
+  }
+  SECTION("all are held") {
+    const auto open = rig.HoldCopiesAfter(0);
+    const SaveHandle save = MustSave(*engine, dir / "f", state);
+    Check(engine->FenceOnStream(stream.get(), "a/"));
+    fill(first, kNew);
+    Check(engine->FenceOnStream(stream.get(), "b/"));
+    fill(second, kNew);
+    CHECK(holds(first, kOld));
+    open();
+    Check(save.WaitDurable());
+  }
+  SECTION("on the host") {
+    const auto open = rig.HoldCopiesAfter(3);
+    const SaveHandle save = MustSave(*engine, dir / "f", state);
+    Check(engine->Fence("a/"));
+    rig.Upload(0, first.block.data(), std::vector<std::byte>(first.block.bytes(), std::byte{kNew}));
+    CHECK(!save.progress().captured);
+    open();
+    Check(engine->Fence("b/"));
+    rig.Upload(0, second.block.data(),
+               std::vector<std::byte>(second.block.bytes(), std::byte{kNew}));
+    Check(save.WaitDurable());
+  }
+  rig.Synchronize(0, stream.get());
+  CHECK(holds(first, kNew));
+  CHECK(holds(second, kNew));
+  CheckFilled(dir / "f", kOld);
+}
+
+TEST_CASE("groups of all kinds, step after step, with a pool smaller than the state") {
+  FOR_EACH_RIG(rig);
+  const TempDir dir;
+  const Queue stream(*rig, 0), other(*rig, 0);
+  const std::vector<std::string> groups = {"layer.0/", "layer.1/", "layer.2/"};
+  std::vector<std::unique_ptr<Tensors>> lazy, packed, now;
+  State state;
+  for (const std::string& group : groups) {
+    lazy.push_back(std::make_unique<Tensors>(*rig, 0, kSizes));
+    lazy.back()->Register(state, stream.get(), {}, group + "lazy/");
+    packed.push_back(std::make_unique<Tensors>(*rig, 0, std::vector<size_t>{600'000, 7}));
+    packed.back()->Register(state, stream.get(), {.encoding = Encoding::kZstd}, group + "packed/");
+    now.push_back(std::make_unique<Tensors>(*rig, 0, std::vector<size_t>{100'000, 7}));
+    now.back()->Register(state, stream.get(), {.capture = Capture::kAtSave}, group + "now/");
+  }
+  const uint64_t pool_bytes = GENERATE(4, 64) * kMiB;
+  const auto engine = MakeEngine({.pool_bytes = pool_bytes, .window_bytes = kMiB});
+  for (uint8_t step = 1; step <= 3; ++step) {
+    for (size_t i = 0; i < groups.size(); ++i) {
+      // One stream updates what the other produced.
+      Check(engine->FenceOnStream(other.get(), groups[i]));
+      for (const auto* tensors : {lazy[i].get(), packed[i].get(), now[i].get()}) {
+        rig->FillLater(0, other.get(), tensors->block.data(), tensors->block.bytes(), step);
+      }
+    }
+    rig->Synchronize(0, other.get());
+    static_cast<void>(MustSave(*engine, dir / std::to_string(step), state));
+  }
+  Check(engine->WaitDurable());
+  for (uint8_t step = 1; step <= 3; ++step) CheckFilled(dir / std::to_string(step), step);
+}
+
 TEST_CASE("C32: device tensors larger than the pool pass through it, step after step") {
   FOR_EACH_RIG(rig);
   const TempDir dir;

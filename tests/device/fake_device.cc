@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -220,6 +221,8 @@ class FakeDevices final : public io::DeviceBackend {
 
   std::atomic<bool> refuse_registration{false}, fail_copies{false};
   std::atomic<int> gathers{0}, copies{0}, copies_in_flight{0};
+  static constexpr int kNone = std::numeric_limits<int>::max();
+  std::atomic<int> held_from{kNone};
   std::vector<std::span<std::byte>> registered;
   std::atomic<int> calls{0}, fail_from{-1};
   std::function<void()> on_host_wait;
@@ -237,8 +240,9 @@ class FakeDevices final : public io::DeviceBackend {
   }
   void PushCopy(int device, Stream stream, std::vector<Piece> pieces) {
     ++copies_in_flight;
-    copies += static_cast<int>(pieces.size());
-    Of(device, stream).Push([this, pieces = std::move(pieces)] {
+    const int number = copies.fetch_add(static_cast<int>(pieces.size()));
+    Of(device, stream).Push([this, number, pieces = std::move(pieces)] {
+      for (int held; (held = held_from) <= number;) held_from.wait(held);
       for (const Piece& piece : pieces) std::memcpy(piece.to, piece.from, piece.bytes);
       --copies_in_flight;
     });
@@ -309,6 +313,13 @@ void FakeRig::FailFrom(int call) {
 }
 void FakeRig::OnHostWait(std::function<void()> call) {
   impl_->devices.on_host_wait = std::move(call);
+}
+std::function<void()> FakeRig::HoldCopiesAfter(int copies) {
+  impl_->devices.held_from = impl_->devices.copies + copies;
+  return [this] {
+    impl_->devices.held_from = FakeDevices::kNone;
+    impl_->devices.held_from.notify_all();
+  };
 }
 int FakeRig::copies_in_flight() const { return impl_->devices.copies_in_flight; }
 std::vector<std::span<std::byte>> FakeRig::registered() const { return impl_->devices.registered; }

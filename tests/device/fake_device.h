@@ -29,6 +29,8 @@ class FakeRig final : public Rig {
   void FailFrom(int call);
   /// Called by whatever is about to wait on the host. Set while no engine or load is at work.
   void OnHostWait(std::function<void()> call);
+  /// Copies wait, after the next `copies` of them, until the returned function is called.
+  std::function<void()> HoldCopiesAfter(int copies);
   /// Enqueued and not done.
   int copies_in_flight() const;
   /// Ranges that were ever registered.
