@@ -55,6 +55,10 @@ dsckpt::Result<Results> RunGpuLoad(const Options& options);
 /// A training loop with checkpoints against one without, with large and small pools.
 dsckpt::Result<Results> RunGpuTrain(const Options& options);
 
+/// Saves with one idea turned off each, against saves with all of them. Of host memory, and of GPU
+/// memory where there is a GPU.
+dsckpt::Result<Results> RunAblate(const Options& options);
+
 }  // namespace dsckpt::bench
 
 #endif  // DSCKPT_BENCH_BENCH_H_
