@@ -15,6 +15,7 @@ struct Options {
   uint64_t pool_bytes = 0;
   std::string dir;
   int repeat = 0;
+  std::string only;  ///< gpu-save: the one case to measure; empty: all.
 };
 
 /// One measured workload. Times are medians over the repeats.

@@ -89,16 +89,17 @@ dsckpt::Result<Results> RunCase(const std::string& name, const std::vector<Place
 dsckpt::Result<Results> RunGpuSave(const Options& options) {
   Results all;
   const uint64_t fits = options.bytes + options.bytes / 16 + 64 * kMiB;
-  const auto add = [&](dsckpt::Result<Results> results) {
-    if (results.ok()) all.insert(all.end(), results->begin(), results->end());
-    return results.status();
+  const auto add = [&](const std::string& name, const std::vector<Placed>& tensors,
+                       uint64_t pool_bytes) -> Status {
+    if (!options.only.empty() && options.only != name) return Status();
+    DSCKPT_ASSIGN_OR_RETURN(const Results results, RunCase(name, tensors, options, pool_bytes));
+    all.insert(all.end(), results.begin(), results.end());
+    return Status();
   };
-  DSCKPT_RETURN_IF_ERROR(
-      add(RunCase("gpu", MixedTensors(options.bytes, options.tensors), options, fits)));
-  DSCKPT_RETURN_IF_ERROR(
-      add(RunCase("gpu-quarter", MixedTensors(options.bytes, options.tensors), options, fits / 4)));
-  DSCKPT_RETURN_IF_ERROR(
-      add(RunCase("gpu-small", ManySmall(20'000, 2 * kGiB), options, 2 * kGiB + 256 * kMiB)));
+  const auto mixed = MixedTensors(options.bytes, options.tensors);
+  DSCKPT_RETURN_IF_ERROR(add("gpu", mixed, fits));
+  DSCKPT_RETURN_IF_ERROR(add("gpu-quarter", mixed, fits / 4));
+  DSCKPT_RETURN_IF_ERROR(add("gpu-small", ManySmall(20'000, 2 * kGiB), 2 * kGiB + 256 * kMiB));
   return all;
 }
 
