@@ -22,6 +22,10 @@ class Limited final : public io::DeviceBackend {
   void UnregisterHost(int device, std::span<std::byte> memory) override {
     real_.UnregisterHost(device, memory);
   }
+  Result<std::byte*> Allocate(int device, uint64_t bytes) override {
+    return real_.Allocate(device, bytes);
+  }
+  void Free(int device, std::byte* memory) override { real_.Free(device, memory); }
   Result<Stream> CreateStream(int device, bool urgent) override {
     return real_.CreateStream(device, urgent);
   }
@@ -48,6 +52,9 @@ class Limited final : public io::DeviceBackend {
   }
   Status CopyAllToHost(int device, Stream stream, std::span<const Piece> pieces) override {
     return real_.CopyAllToHost(device, stream, pieces);
+  }
+  Status CopyAllOnDevice(int device, Stream stream, std::span<const Piece> pieces) override {
+    return real_.CopyAllOnDevice(device, stream, pieces);
   }
   Status Gather(int device, Stream stream, std::span<const Piece> pieces) override {
     if (ideas_.gather) return real_.Gather(device, stream, pieces);

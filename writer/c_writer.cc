@@ -49,6 +49,7 @@ Result<EngineOptions> ToEngineOptions(const dsckpt_engine_options* options) {
   out.direct_io = in.buffered_io == 0;
   if (in.register_pool_for < 0) return OutOfRange("register_pool_for", in.register_pool_for);
   if (in.register_pool_for > 0) out.register_pool_for = in.register_pool_for - 1;
+  out.device_snapshot_bytes = in.device_snapshot_bytes;
   if (in.on_event != nullptr) {
     out.on_event = [callback = in.on_event, user = in.user](const Event& event) {
       dsckpt_error error = {};

@@ -9,6 +9,8 @@ namespace {
 /// What the bus moves in the microsecond or two that a copy of its own costs: below, one kernel
 /// that copies many pieces is faster.
 constexpr uint64_t kSmallPieceBytes = 64 * 1024;
+/// Of tensors in a snapshot; what device memory is best copied by.
+constexpr uint64_t kSnapshotAlignment = 256;
 /// A launch costs as much as a few copies.
 constexpr size_t kFewPieces = 4;
 
@@ -99,9 +101,53 @@ Status DeviceCapture::BeginWindows() {
   return Status();
 }
 
+Result<std::vector<DeviceCapture::Mark>> DeviceCapture::TakeSnapshot(
+    std::span<const uint32_t> tensors) {
+  std::vector<Mark> marks;
+  std::map<int, uint64_t> used;
+  for (const uint32_t described : tensors) {
+    Part& part = PartOf(described);
+    const auto room = part.queue->snapshot;
+    if (room.empty()) continue;
+    uint64_t& end = used[part.queue->device];
+    const uint64_t bytes = data_.tensor_sources[described].raw_bytes;
+    if (bytes > room.size() - end) continue;
+    snapshot_.resize(data_.tensor_sources.size());
+    snapshot_[described] = room.data() + end;
+    part.snapshot.push_back({Source(described, 0), room.data() + end, bytes});
+    const uint64_t padded =
+        (bytes + kSnapshotAlignment - 1) / kSnapshotAlignment * kSnapshotAlignment;
+    end = std::min<uint64_t>(end + padded, room.size());
+  }
+  for (auto& [device, part] : parts_) {
+    if (part.snapshot.empty()) continue;
+    Status status = SnapshotPart(part, marks);
+    if (status.ok()) continue;
+    for (auto& [other, each] : parts_) Drain(each, each.queue->copy);
+    return status;
+  }
+  return marks;
+}
+
+Status DeviceCapture::SnapshotPart(Part& part, std::vector<Mark>& marks) {
+  // On `copy`, behind all that reads the snapshot before from it; `gather` may still do so.
+  const int device = part.queue->device;
+  Event unused;
+  DSCKPT_ASSIGN_OR_RETURN(const Mark before, MarkEnd(device, part.queue->gather, unused));
+  DSCKPT_RETURN_IF_ERROR(queues_.backend().Wait(device, part.queue->copy, before.event.get()));
+  DSCKPT_RETURN_IF_ERROR(
+      queues_.backend().CopyAllOnDevice(device, part.queue->copy, part.snapshot));
+  DSCKPT_ASSIGN_OR_RETURN(const Mark taken, MarkEnd(device, part.queue->copy, part.last_snapshot));
+  DSCKPT_RETURN_IF_ERROR(queues_.backend().Wait(device, part.queue->gather, taken.event.get()));
+  marks.push_back(taken);
+  return Status();
+}
+
 void DeviceCapture::Add(uint32_t described, uint64_t begin, std::span<std::byte> out) {
   Part& part = PartOf(described);
-  const std::byte* const from = Source(described, begin);
+  const bool snapshot = InSnapshot(described);
+  const std::byte* const from = snapshot ? snapshot_[described] + begin : Source(described, begin);
+  part.reads_sources = part.reads_sources || !snapshot;
   if (!part.added.empty() && part.newest == described) {
     // A tensor that goes on in the next window: the driver takes about a microsecond a copy, and
     // the fence of an update waits for all of them to be enqueued.
@@ -126,14 +172,17 @@ Status DeviceCapture::EnqueuePart(Part& part, std::vector<Mark>& marks) {
   const std::span<const Piece> all(part.added);
   const auto copied = gather ? all.first(larges) : all;
   const auto gathered = all.subspan(copied.size());
+  Event unused;
+  Event& last_gather = part.reads_sources ? part.last_gather : unused;
+  Event& last_copy = part.reads_sources ? part.last_copy : unused;
   if (!gathered.empty()) {
     DSCKPT_RETURN_IF_ERROR(queues_.backend().Gather(device, part.queue->gather, gathered));
-    DSCKPT_ASSIGN_OR_RETURN(const Mark mark, MarkEnd(device, part.queue->gather, part.last_gather));
+    DSCKPT_ASSIGN_OR_RETURN(const Mark mark, MarkEnd(device, part.queue->gather, last_gather));
     marks.push_back(mark);
   }
   if (!copied.empty()) {
     DSCKPT_RETURN_IF_ERROR(queues_.backend().CopyAllToHost(device, part.queue->copy, copied));
-    DSCKPT_ASSIGN_OR_RETURN(const Mark mark, MarkEnd(device, part.queue->copy, part.last_copy));
+    DSCKPT_ASSIGN_OR_RETURN(const Mark mark, MarkEnd(device, part.queue->copy, last_copy));
     marks.push_back(mark);
   }
   return Status();
@@ -145,6 +194,7 @@ Result<std::vector<DeviceCapture::Mark>> DeviceCapture::Enqueue(uint64_t windows
   for (auto& [device, part] : parts_) {
     Status status = EnqueuePart(part, marks);
     part.added.clear();
+    part.reads_sources = false;
     if (!status.ok() && failure.ok()) failure = std::move(status);
   }
   if (failure.ok()) {
@@ -237,7 +287,9 @@ Status DeviceCapture::MakeWait(Stream stream, uint64_t windows) {
   }
   for (const auto& [device, part] : parts_) {
     DSCKPT_RETURN_IF_ERROR(queues_.backend().CheckNotCapturing(device, stream));
-    if (part.last_at_save != nullptr) marks.push_back({device, part.last_at_save});
+    for (const Event* event : {&part.last_at_save, &part.last_snapshot}) {
+      if (*event != nullptr) marks.push_back({device, *event});
+    }
   }
   for (const Mark& mark : marks) {
     DSCKPT_RETURN_IF_ERROR(queues_.backend().Wait(mark.device, stream, mark.event.get()));

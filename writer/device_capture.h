@@ -38,6 +38,14 @@ class DeviceCapture {
 
   /// Raw stage: enqueues what must come before the first window.
   Status BeginWindows();
+  /// Raw stage, after it: enqueues copies of `tensors` (positions in the description) to where the
+  /// devices have room for a snapshot, as far as it reaches; Add() then reads these there. Returns
+  /// what to wait for until they have been read; nothing where no device has such room. On failure
+  /// waits for what was enqueued.
+  Result<std::vector<Mark>> TakeSnapshot(std::span<const uint32_t> tensors);
+  bool InSnapshot(uint32_t described) const {
+    return !snapshot_.empty() && snapshot_[described] != nullptr;
+  }
   /// Raw stage: one piece of a window.
   void Add(uint32_t described, uint64_t begin, std::span<std::byte> out);
   /// Raw stage: enqueues the pieces added since the last call, with which the first `windows`
@@ -52,8 +60,8 @@ class DeviceCapture {
 
   /// Blocks until `marks` have passed.
   Status Wait(const std::vector<Mark>& marks);
-  /// Makes `stream` wait for at-save copies and for those into the first `windows` windows, which
-  /// must have been enqueued; see Engine::FenceOnStream.
+  /// Makes `stream` wait for at-save copies, the snapshot, and what copies into the first `windows`
+  /// windows read beside it, which must have been enqueued; see Engine::FenceOnStream.
   static constexpr uint64_t kAllWindows = ~uint64_t{0};
   Status MakeWait(Stream stream, uint64_t windows);
 
@@ -69,12 +77,15 @@ class DeviceCapture {
   /// One device's part of the save.
   struct Part {
     const DeviceQueues::Queue* queue;
-    std::vector<Piece> added;  // And not enqueued.
-    uint32_t newest = 0;       // Tensor of added.back().
+    std::vector<Piece> added;    // And not enqueued.
+    uint32_t newest = 0;         // Tensor of added.back().
+    bool reads_sources = false;  // Added pieces that no snapshot holds.
+    std::vector<Piece> snapshot;
     bool used_at_save = false;
     // Guarded by mutex_.
-    bool read_ready = false;                     // `read` waits for the producers.
-    Event last_copy, last_gather, last_at_save;  // Marks that fences wait for.
+    bool read_ready = false;  // `read` waits for the producers.
+    // Marks that fences wait for.
+    Event last_copy, last_gather, last_at_save, last_snapshot;
   };
 
   /// Where the copies into the first windows end.
@@ -89,6 +100,7 @@ class DeviceCapture {
   Part& PartOf(uint32_t described);
   const std::byte* Source(uint32_t described, uint64_t begin) const;
   Status OrderAfterProducers(int device, Stream stream);
+  Status SnapshotPart(Part& part, std::vector<Mark>& marks);
   Status EnqueuePart(Part& part, std::vector<Mark>& marks);
   /// Marks the end of `stream`, also in `last`.
   Result<Mark> MarkEnd(int device, Stream stream, Event& last);
@@ -99,7 +111,8 @@ class DeviceCapture {
   DeviceQueues& queues_;
   const Description::Data& data_;
   std::vector<Producer> producers_;
-  std::map<int, Part> parts_;  // By device.
+  std::map<int, Part> parts_;               // By device.
+  std::vector<const std::byte*> snapshot_;  // By position in the description; null: not there.
   std::mutex mutex_;
   // Guarded by mutex_.
   uint64_t landed_ = 0;     // Windows.

@@ -23,6 +23,7 @@ DeviceQueues::~DeviceQueues() {
     for (const Stream stream : {queue->copy, queue->gather, queue->at_save, queue->read}) {
       backend_->DestroyStream(device, stream);
     }
+    if (!queue->snapshot.empty()) backend_->Free(device, queue->snapshot.data());
   }
 }
 
@@ -39,7 +40,8 @@ Result<const DeviceQueues::Queue*> DeviceQueues::Open(int device) {
 }
 
 Result<DeviceQueues::Queue> DeviceQueues::MakeQueue(int device) {
-  Queue queue{.device = device, .copy = {}, .gather = {}, .at_save = {}, .read = {}};
+  Queue queue{
+      .device = device, .copy = {}, .gather = {}, .at_save = {}, .read = {}, .snapshot = {}};
   std::vector<Stream> made;
   for (Stream* stream : {&queue.copy, &queue.gather, &queue.at_save, &queue.read}) {
     auto created = backend_->CreateStream(device, /*urgent=*/stream == &queue.gather);
@@ -49,6 +51,16 @@ Result<DeviceQueues::Queue> DeviceQueues::MakeQueue(int device) {
     }
     *stream = *created;
     made.push_back(*created);
+  }
+  if (snapshot_bytes_ != 0) {
+    const auto memory = backend_->Allocate(device, snapshot_bytes_);
+    if (memory.ok()) {
+      queue.snapshot = {*memory, snapshot_bytes_};
+    } else if (warn_) {
+      warn_(Status(memory.status().code(), "no snapshots on device " + std::to_string(device) +
+                                               ", so that fences wait for copies to the host: " +
+                                               memory.status().message()));
+    }
   }
   return queue;
 }

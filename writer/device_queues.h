@@ -22,9 +22,12 @@ class DeviceQueues {
   struct Queue {
     int device;
     Stream copy, gather, at_save, read;
+    std::span<std::byte> snapshot;  // Device memory, the raw stage's; empty: none.
   };
 
-  DeviceQueues(io::WindowPool& pool, io::Warn warn) : pool_(pool), warn_(std::move(warn)) {}
+  /// `snapshot_bytes`: see EngineOptions::device_snapshot_bytes.
+  DeviceQueues(io::WindowPool& pool, uint64_t snapshot_bytes, io::Warn warn)
+      : pool_(pool), snapshot_bytes_(snapshot_bytes), warn_(std::move(warn)) {}
   /// REQUIRES: nothing that was enqueued is still running.
   ~DeviceQueues();
 
@@ -50,6 +53,7 @@ class DeviceQueues {
   size_t RegisterStep() const;
 
   io::WindowPool& pool_;
+  const uint64_t snapshot_bytes_;
   const io::Warn warn_;
   io::DeviceBackend* backend_ = nullptr;
   std::mutex mutex_;

@@ -102,6 +102,13 @@ void SaveHandle::Job::AddEnqueued(uint64_t bytes, uint64_t windows) {
   if (group_fences > 0) changed.notify_all();
 }
 
+void SaveHandle::Job::MarkSnapshot(uint64_t bytes, bool all) {
+  Account(0, bytes, 0);
+  std::lock_guard lock(mutex);
+  all_in_snapshot = all;
+  if (group_fences > 0) changed.notify_all();
+}
+
 void SaveHandle::Job::AddLanded(uint64_t bytes, uint64_t at_save_direct) {
   Account(bytes, 0, at_save_direct);
 }
@@ -252,10 +259,11 @@ GroupEnds SaveHandle::Job::AwaitGroup(std::string_view prefix, Reached reached) 
 
 SaveHandle::Job::Ordered SaveHandle::Job::AwaitGroupOrderedOrDone(std::string_view prefix) {
   const GroupEnds ends = AwaitGroup(prefix, [this](const GroupEnds& wanted) {
-    return windows_read >= wanted.host_windows && windows_enqueued >= wanted.device_windows;
+    return windows_read >= wanted.host_windows &&
+           (windows_enqueued >= wanted.device_windows || all_in_snapshot);
   });
   std::lock_guard lock(mutex);
-  return {captured ? nullptr : device, ends.device_windows};
+  return {captured ? nullptr : device, all_in_snapshot ? 0 : ends.device_windows};
 }
 
 void SaveHandle::Job::AwaitGroupCapturedOrDone(std::string_view prefix) {

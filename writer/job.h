@@ -90,6 +90,8 @@ struct SaveHandle::Job {
   /// are done, AddLanded() instead of AddCaptured(). `windows`: with them the copies into so many
   /// windows of the raw image are enqueued.
   void AddEnqueued(uint64_t bytes, uint64_t windows = 0);
+  /// The same for a snapshot on devices, of all that they are to read into windows or of a part.
+  void MarkSnapshot(uint64_t bytes, bool all);
   void AddLanded(uint64_t bytes, uint64_t at_save_direct);
   /// Nothing of a window of the raw image, or of the next log item, is left to read.
   void MarkWindowRead(uint64_t window);
@@ -150,8 +152,9 @@ struct SaveHandle::Job {
   uint64_t windows_read = 0;      // Of them all before this one ...
   uint64_t windows_enqueued = 0;  // ... and so many without what devices are to copy.
   uint64_t log_items_read = 0;
-  int group_fences = 0;         // Waiting now.
-  uint64_t callbacks_left = 0;  // `write` callbacks that have not returned.
+  bool all_in_snapshot = false;  // No window matters to device tensors.
+  int group_fences = 0;          // Waiting now.
+  uint64_t callbacks_left = 0;   // `write` callbacks that have not returned.
   bool captured = false, publishing = false, done = false, seen = false;
 
  private:

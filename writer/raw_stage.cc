@@ -32,8 +32,38 @@ RawStage::RawStage(SaveHandle::Job& job)
 void RawStage::Dispatch() {
   if (job_.device == nullptr) return DispatchHost();
   Status status = job_.device->BeginWindows();
+  if (status.ok()) status = TakeSnapshot();
   if (!status.ok()) return job_.Fail(std::move(status));
   DispatchDevices();
+}
+
+Status RawStage::TakeSnapshot() {
+  if (job_.core.options.device_snapshot_bytes == 0) return Status();
+  const auto& catalog = job_.catalog;
+  std::vector<uint32_t> lazy;
+  for (const uint32_t ordinal : catalog.raw_order) {
+    const uint32_t described = catalog.tensors[ordinal];
+    const bool until_fence = job_.data.tensor_sources[described].capture == Capture::kUntilFence;
+    if (until_fence && catalog.raw_bytes[ordinal] > 0 && Flies(ordinal)) lazy.push_back(described);
+  }
+  DSCKPT_ASSIGN_OR_RETURN(auto marks, job_.device->TakeSnapshot(lazy));
+  if (marks.empty()) return Status();
+  uint64_t bytes = 0;
+  bool all = true;
+  for (const uint32_t described : lazy) {
+    const bool taken = job_.device->InSnapshot(described);
+    if (taken) bytes += job_.data.tensor_sources[described].raw_bytes;
+    all = all && taken;
+  }
+  job_.MarkSnapshot(bytes, all);
+  job_.AddPending();
+  job_.core.landing.Add([this, marks = std::move(marks)] { return job_.device->Wait(marks); },
+                        [this, bytes](Status status) {
+                          if (!status.ok()) job_.Fail(std::move(status));
+                          job_.AddLanded(bytes, 0);
+                          job_.FinishPending();
+                        });
+  return Status();
 }
 
 template <typename Take>
@@ -112,6 +142,7 @@ void RawStage::Board(Flight& flight, Place place) {
     const uint64_t from = std::max(offset, begin);
     const uint64_t bytes = std::min(offset + catalog.raw_bytes[ordinal], end) - from;
     job_.device->Add(described, from - offset, place.window.bytes.subspan(from - begin, bytes));
+    if (job_.device->InSnapshot(described)) continue;
     flight.bytes += bytes;
     if (job_.data.tensor_sources[described].capture == Capture::kAtSave) flight.direct += bytes;
   }

@@ -229,6 +229,9 @@ typedef struct dsckpt_engine_options {
   /// during the call. Must not call the engine.
   void (*on_event)(void* user, int kind, const dsckpt_error* event);
   void* user;
+  /// Memory to take on each device for snapshots, so that fences need not wait for the host; see
+  /// dsckpt::EngineOptions.
+  uint64_t device_snapshot_bytes;
 } dsckpt_engine_options;
 
 /// Long-lived: create one a process and keep it.

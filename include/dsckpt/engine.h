@@ -64,6 +64,12 @@ struct EngineOptions {
   /// device runtime, which takes up to half a second a GiB. kHostMemory: done by the first save of
   /// device memory, behind the caller's back where nothing of it is captured at save.
   int register_pool_for = kHostMemory;
+  /// Memory that the engine takes on each device it reads, for a snapshot: lazily captured raw
+  /// tensors are first copied there, in the file's order and as far as it reaches, which is many
+  /// times faster than copying them to the host. A fence then waits for the snapshot alone, however
+  /// small the pool is. The next save's snapshot waits until this one's has reached the host. 0:
+  /// none. Where the device has no room, saves go on without (kFallback).
+  uint64_t device_snapshot_bytes = 0;
   /// Called from engine threads, one call at a time. Must not call the engine.
   std::function<void(const Event&)> on_event = {};
 };

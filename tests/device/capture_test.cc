@@ -252,6 +252,70 @@ TEST_CASE("a fence for a group lets its update run before later copies") {
   CheckFilled(dir / "f", kOld);
 }
 
+TEST_CASE("with a snapshot no update waits for the bus or for storage") {
+  FakeRig rig;
+  const TempDir dir;
+  const Queue stream(rig, 0);
+  const Tensors tensors(rig, 0, kSizes);
+  State state;
+  tensors.Register(state, stream.get(), {}, "a/");
+  // The pool holds less than the state.
+  const auto engine = MakeEngine(
+      {.pool_bytes = 4 * kMiB, .window_bytes = kMiB, .device_snapshot_bytes = 32 * kMiB});
+  const std::string prefix = GENERATE(std::string(), std::string("a/"));
+  rig.FillLater(0, stream.get(), tensors.block.data(), tensors.block.bytes(), kOld);
+  const auto open = rig.HoldCopiesAfter(0);
+  const SaveHandle save = MustSave(*engine, dir / "f", state);
+  Check(engine->FenceOnStream(stream.get(), prefix));
+  rig.FillLater(0, stream.get(), tensors.block.data(), tensors.block.bytes(), kNew);
+  rig.Synchronize(0, stream.get());
+  // Read, although not a byte has reached the host.
+  Check(save.WaitCaptured());
+  CHECK(save.progress().flushed_bytes == 0);
+  open();
+  Check(save.WaitDurable());
+  CheckFilled(dir / "f", kOld);
+}
+
+TEST_CASE("snapshots of all, some and none of the state, step after step") {
+  FOR_EACH_RIG(rig);
+  const TempDir dir;
+  const Queue stream(*rig, 0);
+  const Tensors tensors(*rig, 0, kSizes), now(*rig, 0, {300'000, 7}), packed(*rig, 0, {300'000});
+  State state;
+  tensors.Register(state, stream.get(), {}, "a/");
+  now.Register(state, stream.get(), {.capture = Capture::kAtSave}, "b/");
+  packed.Register(state, stream.get(), {.encoding = Encoding::kZstd}, "c/");
+  const uint64_t snapshot_bytes = GENERATE(64 * kMiB, 7 * kMiB, 70'000, 1);
+  const std::string prefix = GENERATE(std::string(), std::string("a/"));
+  const bool refused = GENERATE(false, true);
+  if (auto* const fake = dynamic_cast<FakeRig*>(rig.get())) {
+    if (refused) fake->RefuseMemory();
+  } else if (refused) {
+    return;
+  }
+  std::atomic<int> warnings{0};
+  const auto engine = MakeEngine({.pool_bytes = 4 * kMiB,
+                                  .window_bytes = kMiB,
+                                  .device_snapshot_bytes = snapshot_bytes,
+                                  .on_event = [&](const Event& event) {
+                                    const auto& text = event.status.message();
+                                    if (text.find("no snapshots") != text.npos) ++warnings;
+                                  }});
+  for (uint8_t step = 1; step <= 4; ++step) {
+    Check(engine->FenceOnStream(stream.get(), prefix));
+    rig->FillLater(0, stream.get(), tensors.block.data(), tensors.block.bytes(), step);
+    Check(engine->FenceOnStream(stream.get()));
+    for (const Tensors* each : {&now, &packed}) {
+      rig->FillLater(0, stream.get(), each->block.data(), each->block.bytes(), step);
+    }
+    static_cast<void>(MustSave(*engine, dir / std::to_string(step), state));
+  }
+  Check(engine->WaitDurable());
+  for (uint8_t step = 1; step <= 4; ++step) CheckFilled(dir / std::to_string(step), step);
+  CHECK(warnings == (refused ? 1 : 0));
+}
+
 TEST_CASE("groups of all kinds, step after step, with a pool smaller than the state") {
   FOR_EACH_RIG(rig);
   const TempDir dir;
@@ -399,7 +463,7 @@ TEST_CASE("no copy is to span two registrations of the pool") {
   const Block block(rig, 0, 1);
   const auto pool = io::WindowPool::Create(kGiB + 48 * kMiB, 48 * kMiB);
   REQUIRE(pool.ok());
-  DeviceQueues queues(**pool, [](const Status&) {});
+  DeviceQueues queues(**pool, 0, [](const Status&) {});
   REQUIRE(queues.Open(0).ok());
   queues.RegisterPool(0);
   const auto ranges = rig.registered();
@@ -534,13 +598,15 @@ TEST_CASE("whichever device call fails, no copy runs when its save has ended") {
   const Tensors tensors(rig, 0, {100'003, 5, 1'300'000, 70'000, 33, 44, 55, 66});
   const auto capture = GENERATE(Capture::kUntilFence, Capture::kAtSave);
   const auto encoding = GENERATE(Encoding::kRaw, Encoding::kZstd);
+  const uint64_t snapshot_bytes = GENERATE(0, kMiB);
   State state;
   tensors.Register(state, stream.get(), {.capture = capture, .encoding = encoding});
   bool whole = false;
   int call = 0;
   for (; !whole && call < 1000; ++call) {
     INFO("call " << call);
-    const auto engine = MakeEngine({.pool_bytes = 8 * kMiB, .window_bytes = kMiB});
+    const auto engine = MakeEngine(
+        {.pool_bytes = 8 * kMiB, .window_bytes = kMiB, .device_snapshot_bytes = snapshot_bytes});
     // Copies cannot begin before somebody waits for them; who does not wait leaves them in flight.
     const auto open = rig.Hold(0, stream.get());
     rig.OnHostWait(open);

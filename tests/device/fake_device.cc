@@ -201,14 +201,28 @@ class FakeDevices final : public io::DeviceBackend {
     }
     return *slot;
   }
-  void* Allocate(int device, size_t bytes) {
+  Result<std::byte*> Allocate(int device, uint64_t bytes) override {
+    if (refuse_memory) return Status(StatusCode::kOutOfMemory, "no device memory");
+    return static_cast<std::byte*>(Give(device, bytes));
+  }
+  void Free(int, std::byte* memory) override { Take(memory); }
+  Status CopyAllOnDevice(int device, Stream stream, std::span<const Piece> pieces) override {
+    DSCKPT_RETURN_IF_ERROR(Step());
+    ++copies_in_flight;
+    Of(device, stream).Push([this, all = std::vector<Piece>(pieces.begin(), pieces.end())] {
+      for (const Piece& piece : all) std::memcpy(piece.to, piece.from, piece.bytes);
+      --copies_in_flight;
+    });
+    return Status();
+  }
+  void* Give(int device, size_t bytes) {
     auto* const memory = new std::byte[bytes];
     std::lock_guard lock(mutex_);
     blocks_[memory] = {device, bytes};
     return memory;
   }
   /// As on a device, waits for all that its streams hold: some of it may use the memory.
-  void Free(void* memory) {
+  void Take(void* memory) {
     std::set<std::shared_ptr<FakeStream>> streams;
     {
       std::lock_guard lock(mutex_);
@@ -219,7 +233,7 @@ class FakeDevices final : public io::DeviceBackend {
     delete[] static_cast<std::byte*>(memory);
   }
 
-  std::atomic<bool> refuse_registration{false}, fail_copies{false};
+  std::atomic<bool> refuse_registration{false}, refuse_memory{false}, fail_copies{false};
   std::atomic<int> gathers{0}, copies{0}, copies_in_flight{0};
   static constexpr int kNone = std::numeric_limits<int>::max();
   std::atomic<int> held_from{kNone};
@@ -261,8 +275,8 @@ struct FakeRig::Impl {
 
 FakeRig::FakeRig() : impl_(std::make_unique<Impl>()) { io::ReplaceDevices(&impl_->devices); }
 FakeRig::~FakeRig() { io::ReplaceDevices(nullptr); }
-void* FakeRig::Allocate(int device, size_t bytes) { return impl_->devices.Allocate(device, bytes); }
-void FakeRig::Free(int, void* memory) { impl_->devices.Free(memory); }
+void* FakeRig::Allocate(int device, size_t bytes) { return impl_->devices.Give(device, bytes); }
+void FakeRig::Free(int, void* memory) { impl_->devices.Take(memory); }
 Stream FakeRig::NewStream(int device) { return impl_->devices.CreateStream(device, false).value(); }
 void FakeRig::DeleteStream(int device, Stream stream) {
   impl_->devices.DestroyStream(device, stream);
@@ -299,6 +313,7 @@ std::vector<std::byte> FakeRig::Download(int, const void* from, size_t bytes) {
   return {begin, begin + bytes};
 }
 void FakeRig::RefuseRegistration() { impl_->devices.refuse_registration = true; }
+void FakeRig::RefuseMemory() { impl_->devices.refuse_memory = true; }
 void FakeRig::FailCopies(bool fail) { impl_->devices.fail_copies = fail; }
 void FakeRig::SetCapturing(Stream stream, bool capturing) {
   if (capturing) {

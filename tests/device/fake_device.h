@@ -22,6 +22,8 @@ class FakeRig final : public Rig {
   std::vector<std::byte> Download(int device, const void* from, size_t bytes) override;
 
   void RefuseRegistration();
+  /// Of the library; tests get theirs.
+  void RefuseMemory();
   void FailCopies(bool fail);
   void SetCapturing(dsckpt::Stream stream, bool capturing);
   /// From the given call on (0: the next one) everything fails that creates, records or waits for
