@@ -47,8 +47,8 @@ dsckpt::Result<Results> RunOpen(const Options& options);
 dsckpt::Result<Results> RunReturn(const Options& options);
 
 /// Saves of GPU memory: Save() and FenceOnStream() returning; capture against one large copy to
-/// pinned memory; durable against the bare write loop. With a pool that holds the state, one of a
-/// quarter, and with 20,000 small tensors.
+/// pinned memory; durable against the bare write loop. With a pool that holds the state; one of a
+/// quarter; the same with a snapshot on the GPU; and with 20,000 small tensors.
 dsckpt::Result<Results> RunGpuSave(const Options& options);
 /// Loads into GPU memory: cold against the bare read loop, page-cached against one large copy from
 /// pinned memory.

@@ -81,7 +81,7 @@ int Main(int argc, char** argv) {
       ->default_val(5)
       ->check(CLI::Range(1, 1000));
   app.add_option("--only", options.only, "gpu-save: one case")
-      ->check(CLI::IsMember({"gpu", "gpu-quarter", "gpu-small"}));
+      ->check(CLI::IsMember({"gpu", "gpu-quarter", "gpu-snapshot", "gpu-small"}));
   app.add_flag("--json", json, "one JSON object a line");
   options.bytes = uint64_t{4} << 30;
   CLI11_PARSE(app, argc, argv);
