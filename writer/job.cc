@@ -309,7 +309,10 @@ uint64_t SaveHandle::Job::SuggestedPoolBytes() const {
   const double drained = std::min(1.0, flushing > 0 ? capturing / flushing : 0.0) * total;
   const uint64_t window = core.pool->window_bytes();
   const auto backlog = static_cast<uint64_t>(total - drained);
-  return (backlog / window + 3) * window;  // Round up, and the two windows that keep storage fed.
+  // Round up, and the two windows that keep storage fed.
+  const uint64_t suggested = (backlog / window + 3) * window;
+  const uint64_t pool = static_cast<uint64_t>(core.pool->count()) * window;
+  return window_stall_ns == 0 ? std::min(suggested, pool) : suggested;
 }
 
 void SaveHandle::Job::Cancel() {

@@ -66,8 +66,9 @@ struct SaveHandle::Job {
 
   // Progress; readable at any time.
   std::atomic<uint64_t> total_bytes{0}, captured_bytes{0}, flushed_bytes{0};
-  std::atomic<bool> stop{false};  // Failed or cancelled: stages stop moving data.
-  std::atomic<uint64_t> window_stall_ns{0}, capture_ns{0};
+  std::atomic<bool> stop{false};             // Failed or cancelled: stages stop moving data.
+  std::atomic<uint64_t> window_stall_ns{0};  // That held capture up.
+  std::atomic<uint64_t> capture_ns{0};
 
   /// Marks the save failed (first failure wins) and makes its stages stop.
   void Fail(Status status);

@@ -193,11 +193,11 @@ class Engine {
   Status Fence(std::string_view prefix = {});
   /// The same for device tensors, without stopping the host: what `stream` is given after this call
   /// waits on the device until every pending save has read its device tensors. Returns as soon as
-  /// all their copies are queued: at once where the pool holds the state; else it blocks while
-  /// storage makes room. Blocks as Fence() does for what is read by the host: lazily captured host
-  /// tensors, and device tensors with an encoding. Null means the default stream of each device
-  /// that is read. kFailedPrecondition while a graph is captured from `stream` and copies are
-  /// pending.
+  /// all their copies are queued: at once where the pool or a snapshot holds the state; else it
+  /// blocks while storage makes room. Blocks as Fence() does for what is read by the host: lazily
+  /// captured host tensors, and device tensors with an encoding. Null means the default stream of
+  /// each device that is read. kFailedPrecondition while a graph is captured from `stream` and
+  /// copies are pending.
   Status FenceOnStream(Stream stream, std::string_view prefix = {});
   /// The same as Fence().
   Status WaitCaptured() { return Fence(); }

@@ -275,6 +275,8 @@ TEST_CASE("with a snapshot no update waits for the bus or for storage") {
   open();
   Check(save.WaitDurable());
   CheckFilled(dir / "f", kOld);
+  Check(engine->WaitDurable());
+  CHECK(engine->statistics().suggested_pool_bytes <= 4 * kMiB);
 }
 
 TEST_CASE("snapshots of all, some and none of the state, step after step") {
