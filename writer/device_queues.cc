@@ -3,15 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "dsckpt/limits.h"
-
 namespace dsckpt {
-namespace {
-
-/// Drivers hold a lock while they register a part: other threads' copies go on between two.
-constexpr uint64_t kRegisterBytes = 512 * kMiB;
-
-}  // namespace
 
 DeviceQueues::~DeviceQueues() {
   if (backend_ == nullptr) return;
@@ -84,14 +76,9 @@ Result<DeviceQueues::EventPtr> DeviceQueues::TakeEvent(int device) {
   return EventPtr(event, give_back);
 }
 
-// Whole windows, because a piece of one must not span two registrations.
-size_t DeviceQueues::RegisterStep() const {
-  return std::max<uint64_t>(1, kRegisterBytes / pool_.window_bytes());
-}
-
 bool DeviceQueues::RegisteredTogether(const std::byte* a, const std::byte* b) const {
   const std::byte* const begin = pool_.windows().front().data();
-  const uint64_t bytes = RegisterStep() * pool_.window_bytes();
+  const uint64_t bytes = register_step_ * pool_.window_bytes();
   return static_cast<uint64_t>(a - begin) / bytes == static_cast<uint64_t>(b - begin) / bytes;
 }
 
@@ -100,9 +87,8 @@ void DeviceQueues::RegisterPool(int device) {
   if (std::exchange(register_tried_, true)) return;
   registered_by_ = device;
   const auto& windows = pool_.windows();
-  const size_t step = RegisterStep();
-  for (size_t i = 0; i < windows.size(); i += step) {
-    const size_t last = std::min(i + step, windows.size()) - 1;
+  for (size_t i = 0; i < windows.size(); i += register_step_) {
+    const size_t last = std::min(i + register_step_, windows.size()) - 1;
     const std::span<std::byte> part(windows[i].data(), windows[last].data() + windows[last].size());
     Status status = backend_->RegisterHost(device, part);
     if (!status.ok()) {

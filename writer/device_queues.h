@@ -1,12 +1,14 @@
 #ifndef DSCKPT_WRITER_DEVICE_QUEUES_H_
 #define DSCKPT_WRITER_DEVICE_QUEUES_H_
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "dsckpt/limits.h"
 #include "io/device.h"
 #include "io/error.h"
 #include "io/pool.h"
@@ -25,9 +27,17 @@ class DeviceQueues {
     std::span<std::byte> snapshot;  // Device memory, the raw stage's; empty: none.
   };
 
+  /// Drivers hold a lock while they register a part of the pool: other threads' copies go on
+  /// between two.
+  static constexpr uint64_t kRegisterBytes = 512 * kMiB;
+
   /// `snapshot_bytes`: see EngineOptions::device_snapshot_bytes.
-  DeviceQueues(io::WindowPool& pool, uint64_t snapshot_bytes, io::Warn warn)
-      : pool_(pool), snapshot_bytes_(snapshot_bytes), warn_(std::move(warn)) {}
+  DeviceQueues(io::WindowPool& pool, uint64_t snapshot_bytes, io::Warn warn,
+               uint64_t register_bytes = kRegisterBytes)
+      : pool_(pool),
+        snapshot_bytes_(snapshot_bytes),
+        warn_(std::move(warn)),
+        register_step_(std::max<uint64_t>(1, register_bytes / pool.window_bytes())) {}
   /// REQUIRES: nothing that was enqueued is still running.
   ~DeviceQueues();
 
@@ -49,12 +59,12 @@ class DeviceQueues {
 
  private:
   Result<Queue> MakeQueue(int device);
-  /// Windows that are registered in one go.
-  size_t RegisterStep() const;
 
   io::WindowPool& pool_;
   const uint64_t snapshot_bytes_;
   const io::Warn warn_;
+  /// Windows registered in one go. Whole ones, because no piece of one may span two registrations.
+  const size_t register_step_;
   io::DeviceBackend* backend_ = nullptr;
   std::mutex mutex_;
   std::map<int, std::unique_ptr<const Queue>> queues_;

@@ -207,6 +207,7 @@ TEST_CASE("a fence for a group lets its update run before later copies") {
   };
   fill(first, kOld);
   fill(second, kOld);
+  rig.Synchronize(0, stream.get());  // The host looks at them below.
 
   SECTION("the first group's copies are done, the second's are held") {
     const auto open = rig.HoldCopiesAfter(3);
@@ -288,9 +289,9 @@ TEST_CASE("snapshots of all, some and none of the state, step after step") {
   tensors.Register(state, stream.get(), {}, "a/");
   now.Register(state, stream.get(), {.capture = Capture::kAtSave}, "b/");
   packed.Register(state, stream.get(), {.encoding = Encoding::kZstd}, "c/");
-  const uint64_t snapshot_bytes = GENERATE(64 * kMiB, 7 * kMiB, 70'000, 1);
+  const uint64_t snapshot_bytes = GENERATE(64 * kMiB, 7 * kMiB, 1);
   const std::string prefix = GENERATE(std::string(), std::string("a/"));
-  const bool refused = GENERATE(false, true);
+  const bool refused = snapshot_bytes == 7 * kMiB && GENERATE(false, true);
   if (auto* const fake = dynamic_cast<FakeRig*>(rig.get())) {
     if (refused) fake->RefuseMemory();
   } else if (refused) {
@@ -304,7 +305,7 @@ TEST_CASE("snapshots of all, some and none of the state, step after step") {
                                     const auto& text = event.status.message();
                                     if (text.find("no snapshots") != text.npos) ++warnings;
                                   }});
-  for (uint8_t step = 1; step <= 4; ++step) {
+  for (uint8_t step = 1; step <= 3; ++step) {
     Check(engine->FenceOnStream(stream.get(), prefix));
     rig->FillLater(0, stream.get(), tensors.block.data(), tensors.block.bytes(), step);
     Check(engine->FenceOnStream(stream.get()));
@@ -314,7 +315,7 @@ TEST_CASE("snapshots of all, some and none of the state, step after step") {
     static_cast<void>(MustSave(*engine, dir / std::to_string(step), state));
   }
   Check(engine->WaitDurable());
-  for (uint8_t step = 1; step <= 4; ++step) CheckFilled(dir / std::to_string(step), step);
+  for (uint8_t step = 1; step <= 3; ++step) CheckFilled(dir / std::to_string(step), step);
   CHECK(warnings == (refused ? 1 : 0));
 }
 
@@ -463,13 +464,14 @@ TEST_CASE("a tensor across neighbouring windows is one copy a flight") {
 TEST_CASE("no copy is to span two registrations of the pool") {
   FakeRig rig;
   const Block block(rig, 0, 1);
-  const auto pool = io::WindowPool::Create(kGiB + 48 * kMiB, 48 * kMiB);
+  const auto pool = io::WindowPool::Create(3 * kMiB, 48 * kKiB);
   REQUIRE(pool.ok());
-  DeviceQueues queues(**pool, 0, [](const Status&) {});
+  DeviceQueues queues(
+      **pool, 0, [](const Status&) {}, kMiB);
   REQUIRE(queues.Open(0).ok());
   queues.RegisterPool(0);
   const auto ranges = rig.registered();
-  REQUIRE(ranges.size() == 3);
+  REQUIRE(ranges.size() == 4);
   const auto range_of = [&](const std::byte* at) {
     return std::count_if(ranges.begin(), ranges.end(),
                          [&](auto range) { return range.data() <= at; });
