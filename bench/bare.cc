@@ -53,22 +53,21 @@ class Ring {
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
-  // Cuts [0, total) into blocks and keeps kDepth of them in flight; `prepare(sqe, offset, bytes,
-  // slot)`. A slot is free again when its block has completed.
-  template <typename Prepare>
-  int Run(uint64_t total, uint64_t block, Prepare prepare) {
+  // Keeps kDepth of `count` blocks in flight, in order: `bytes_of(block)` of them each,
+  // `prepare(sqe, block, slot)`. A slot is free again when its block has completed.
+  template <typename BytesOf, typename Prepare>
+  int Run(uint64_t count, BytesOf bytes_of, Prepare prepare) {
     if (error_ != 0) return error_;
     std::vector<unsigned> free_slots;
     for (unsigned i = 0; i < kDepth; ++i) free_slots.push_back(i);
     uint64_t next = 0;
-    while (next < total || free_slots.size() < kDepth) {
-      while (next < total && !free_slots.empty()) {
-        const uint64_t bytes = std::min(block, total - next);
+    while (next < count || free_slots.size() < kDepth) {
+      while (next < count && !free_slots.empty()) {
         io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
-        prepare(sqe, next, bytes, free_slots.back());
-        sqe->user_data = (bytes << 8) | free_slots.back();
+        prepare(sqe, next, free_slots.back());
+        sqe->user_data = (bytes_of(next) << 8) | free_slots.back();
         free_slots.pop_back();
-        next += bytes;
+        ++next;
       }
       if (const int submitted = io_uring_submit_and_wait(&ring_, 1); submitted < 0) {
         return -submitted;
@@ -81,7 +80,7 @@ class Ring {
         io_uring_cqe_seen(&ring_, cqe);
         if (done < 0) return -done;
         // A local disk completes whole blocks; the last read may end at the end of the file.
-        const bool last_read = next == total && RoundedUp(done) == wanted;
+        const bool last_read = next == count && RoundedUp(done) == wanted;
         if (static_cast<uint64_t>(done) != wanted && !last_read) return EIO;
       }
     }
@@ -134,21 +133,34 @@ class Ring {
 
 }  // namespace
 
-Status BareWrite(const std::string& path, std::span<const std::byte> bytes) {
+Status BareWriteEach(const std::string& path, std::span<const std::span<const std::byte>> pieces) {
   const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC | O_DIRECT | O_CLOEXEC);
   if (file.get() < 0) return Failure("open", errno, path);
-  if (fallocate(file.get(), 0, 0, static_cast<off_t>(bytes.size())) != 0) {
+  uint64_t total = 0;
+  for (const auto piece : pieces) total += piece.size();
+  if (fallocate(file.get(), 0, 0, static_cast<off_t>(total)) != 0) {
     return Failure("fallocate", errno, path);
   }
   Ring ring;
-  const int error = ring.Run(bytes.size(), kWriteBytes,
-                             [&](io_uring_sqe* sqe, uint64_t offset, uint64_t count, unsigned) {
-                               io_uring_prep_write(sqe, file.get(), bytes.data() + offset,
-                                                   static_cast<unsigned>(count), offset);
-                             });
+  uint64_t offset = 0;
+  const int error = ring.Run(
+      pieces.size(), [&](uint64_t piece) { return pieces[piece].size(); },
+      [&](io_uring_sqe* sqe, uint64_t piece, unsigned) {
+        io_uring_prep_write(sqe, file.get(), pieces[piece].data(),
+                            static_cast<unsigned>(pieces[piece].size()), offset);
+        offset += pieces[piece].size();
+      });
   if (error != 0) return Failure("write", error, path);
   if (fsync(file.get()) != 0) return Failure("fsync", errno, path);
   return {};
+}
+
+Status BareWrite(const std::string& path, std::span<const std::byte> bytes) {
+  std::vector<std::span<const std::byte>> blocks;
+  for (uint64_t at = 0; at < bytes.size(); at += kWriteBytes) {
+    blocks.push_back(bytes.subspan(at, std::min(kWriteBytes, bytes.size() - at)));
+  }
+  return BareWriteEach(path, blocks);
 }
 
 Status BareRead(const std::string& path, std::span<std::byte> out) {
@@ -160,11 +172,16 @@ Status BareRead(const std::string& path, std::span<std::byte> out) {
   const bool in_place = out.size() >= total;
   if (!in_place && out.size() < kDepth * kReadBytes) return Failure("buffer", EINVAL, path);
   Ring ring;
-  const int error = ring.Run(
-      total, kReadBytes, [&](io_uring_sqe* sqe, uint64_t offset, uint64_t count, unsigned slot) {
-        std::byte* to = out.data() + (in_place ? offset : slot * kReadBytes);
-        io_uring_prep_read(sqe, file.get(), to, static_cast<unsigned>(count), offset);
-      });
+  const auto bytes_of = [&](uint64_t block) {
+    return std::min(kReadBytes, total - block * kReadBytes);
+  };
+  const int error =
+      ring.Run((total + kReadBytes - 1) / kReadBytes, bytes_of,
+               [&](io_uring_sqe* sqe, uint64_t block, unsigned slot) {
+                 std::byte* to = out.data() + (in_place ? block : slot) * kReadBytes;
+                 io_uring_prep_read(sqe, file.get(), to, static_cast<unsigned>(bytes_of(block)),
+                                    block * kReadBytes);
+               });
   return error == 0 ? Status() : Failure("read", error, path);
 }
 

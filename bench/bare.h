@@ -17,6 +17,9 @@ namespace dsckpt::bench {
 /// REQUIRES: page-aligned, whole pages.
 Status BareWrite(const std::string& path, std::span<const std::byte> bytes);
 
+/// The same with one write a piece, each behind the last.
+Status BareWriteEach(const std::string& path, std::span<const std::span<const std::byte>> pieces);
+
 /// Reads the file with O_DIRECT through io_uring: to its own place in `out` where that holds the
 /// file rounded up to pages, else round and round through a few buffers.
 Status BareRead(const std::string& path, std::span<std::byte> out);

@@ -15,6 +15,7 @@ struct Options {
   uint64_t pool_bytes = 0;
   std::string dir;
   int repeat = 0;
+  std::string only;  ///< gpu-save: the one case to measure; empty: all.
 };
 
 /// One measured workload. Times are medians over the repeats.
@@ -49,14 +50,18 @@ dsckpt::Result<Results> RunOpen(const Options& options);
 dsckpt::Result<Results> RunReturn(const Options& options);
 
 /// Saves of GPU memory: Save() and FenceOnStream() returning; capture against one large copy to
-/// pinned memory; durable against the bare write loop. With a pool that holds the state, one of a
-/// quarter, and with 20,000 small tensors.
+/// pinned memory; durable against the bare write loop. With a pool that holds the state; one of a
+/// quarter; the same with a snapshot on the GPU; and with 20,000 small tensors.
 dsckpt::Result<Results> RunGpuSave(const Options& options);
 /// Loads into GPU memory: cold against the bare read loop, page-cached against one large copy from
 /// pinned memory.
 dsckpt::Result<Results> RunGpuLoad(const Options& options);
 /// A training loop with checkpoints against one without, with large and small pools.
 dsckpt::Result<Results> RunGpuTrain(const Options& options);
+
+/// Saves with one idea turned off each, against saves with all of them. Of host memory, and of GPU
+/// memory where there is a GPU.
+dsckpt::Result<Results> RunAblate(const Options& options);
 
 }  // namespace dsckpt::bench
 

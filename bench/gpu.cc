@@ -6,10 +6,12 @@
 
 namespace dsckpt::bench {
 
-State StateOf(const std::vector<Placed>& tensors, const GpuBuffer& buffer, Stream stream) {
+State StateOf(const std::vector<Placed>& tensors, const GpuBuffer& buffer, Stream stream,
+              Capture capture) {
   State state;
   for (const Placed& t : tensors) {
-    state.Device(t.name, buffer.data() + t.offset, t.dtype, {t.elements}, stream, {.device = 0});
+    state.Device(t.name, buffer.data() + t.offset, t.dtype, {t.elements}, stream,
+                 {.capture = capture, .device = 0});
   }
   return state;
 }

@@ -61,7 +61,8 @@ dsckpt::Result<double> BarePinnedCopy(const GpuBuffer& buffer, uint64_t bytes, D
 /// Copies back to ordinary memory, to compare.
 Status Download(const GpuBuffer& buffer, std::span<std::byte> out);
 
-State StateOf(const std::vector<Placed>& tensors, const GpuBuffer& buffer, Stream stream);
+State StateOf(const std::vector<Placed>& tensors, const GpuBuffer& buffer, Stream stream,
+              Capture capture = Capture::kUntilFence);
 std::vector<LoadRequest> LoadsOf(const std::vector<Placed>& tensors, const GpuBuffer& buffer);
 
 }  // namespace dsckpt::bench

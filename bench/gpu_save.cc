@@ -49,7 +49,8 @@ std::vector<Placed> ManySmall(uint32_t small, uint64_t large_bytes) {
 }
 
 dsckpt::Result<Results> RunCase(const std::string& name, const std::vector<Placed>& tensors,
-                                const Options& options, uint64_t pool_bytes) {
+                                const Options& options, uint64_t pool_bytes,
+                                uint64_t snapshot_bytes) {
   DSCKPT_ASSIGN_OR_RETURN(const GpuBuffer buffer, GpuBuffer::Allocate(SpanBytes(tensors)));
   DSCKPT_ASSIGN_OR_RETURN(const Trainer trainer, Trainer::Create());
   const State state = StateOf(tensors, buffer, trainer.stream());
@@ -58,7 +59,9 @@ dsckpt::Result<Results> RunCase(const std::string& name, const std::vector<Place
 
   const PeakMemory peak;
   DSCKPT_ASSIGN_OR_RETURN(const auto engine,
-                          Engine::Create({.pool_bytes = pool_bytes, .register_pool_for = 0}));
+                          Engine::Create({.pool_bytes = pool_bytes,
+                                          .register_pool_for = 0,
+                                          .device_snapshot_bytes = snapshot_bytes}));
   DSCKPT_ASSIGN_OR_RETURN(const Buffer host, Buffer::Allocate(payload, true));
   Samples samples;
   for (int i = 0; i <= options.repeat; ++i) {
@@ -89,16 +92,20 @@ dsckpt::Result<Results> RunCase(const std::string& name, const std::vector<Place
 dsckpt::Result<Results> RunGpuSave(const Options& options) {
   Results all;
   const uint64_t fits = options.bytes + options.bytes / 16 + 64 * kMiB;
-  const auto add = [&](dsckpt::Result<Results> results) {
-    if (results.ok()) all.insert(all.end(), results->begin(), results->end());
-    return results.status();
+  const auto add = [&](const std::string& name, const std::vector<Placed>& tensors,
+                       uint64_t pool_bytes, uint64_t snapshot_bytes = 0) -> Status {
+    if (!options.only.empty() && options.only != name) return Status();
+    DSCKPT_ASSIGN_OR_RETURN(const Results results,
+                            RunCase(name, tensors, options, pool_bytes, snapshot_bytes));
+    all.insert(all.end(), results.begin(), results.end());
+    return Status();
   };
-  DSCKPT_RETURN_IF_ERROR(
-      add(RunCase("gpu", MixedTensors(options.bytes, options.tensors), options, fits)));
-  DSCKPT_RETURN_IF_ERROR(
-      add(RunCase("gpu-quarter", MixedTensors(options.bytes, options.tensors), options, fits / 4)));
-  DSCKPT_RETURN_IF_ERROR(
-      add(RunCase("gpu-small", ManySmall(20'000, 2 * kGiB), options, 2 * kGiB + 256 * kMiB)));
+  const auto mixed = MixedTensors(options.bytes, options.tensors);
+  DSCKPT_RETURN_IF_ERROR(add("gpu", mixed, fits));
+  DSCKPT_RETURN_IF_ERROR(add("gpu-quarter", mixed, fits / 4));
+  // The same, with room for the state on the GPU.
+  DSCKPT_RETURN_IF_ERROR(add("gpu-snapshot", mixed, fits / 4, fits));
+  DSCKPT_RETURN_IF_ERROR(add("gpu-small", ManySmall(20'000, 2 * kGiB), 2 * kGiB + 256 * kMiB));
   return all;
 }
 

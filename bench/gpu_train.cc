@@ -77,10 +77,12 @@ std::string Explain(const Statistics& s, int saves) {
 
 // Checkpoints as often as storage keeps up with, against none.
 dsckpt::Result<Result> Periodic(const Loop& loop, const Options& options, const std::string& name,
-                                uint64_t pool_bytes) {
+                                uint64_t pool_bytes, uint64_t snapshot_bytes = 0) {
   const ScratchFile file(options.dir, name);
   DSCKPT_ASSIGN_OR_RETURN(const auto engine,
-                          Engine::Create({.pool_bytes = pool_bytes, .register_pool_for = 0}));
+                          Engine::Create({.pool_bytes = pool_bytes,
+                                          .register_pool_for = 0,
+                                          .device_snapshot_bytes = snapshot_bytes}));
   DSCKPT_ASSIGN_OR_RETURN(const SaveHandle first, engine->Save(file.path(), loop.state));
   DSCKPT_RETURN_IF_ERROR(first.WaitDurable());
   const double flush =
@@ -151,6 +153,9 @@ dsckpt::Result<Results> RunGpuTrain(const Options& options) {
   results.push_back(std::move(large));
   DSCKPT_ASSIGN_OR_RETURN(auto quarter, Periodic(loop, options, "gpu-train quarter", fits / 4));
   results.push_back(std::move(quarter));
+  DSCKPT_ASSIGN_OR_RETURN(auto snapshot,
+                          Periodic(loop, options, "gpu-train snapshot", fits / 4, fits));
+  results.push_back(std::move(snapshot));
   double flush = 0;
   DSCKPT_ASSIGN_OR_RETURN(auto every, EveryStep(loop, options, &flush));
   results.push_back(std::move(every));

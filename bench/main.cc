@@ -8,10 +8,16 @@
 namespace dsckpt::bench {
 namespace {
 
-// The bars of a number of tensors or bytes are stated for these sizes.
+// The bars of a number of tensors or bytes are stated for these sizes. `ablate` has enough small
+// tensors to show what they cost, and a pool that takes those captured at save.
 void FillDefaults(const std::string& workload, Options& options) {
+  if (options.pool_bytes == 0) {
+    options.pool_bytes = uint64_t{workload == "ablate" ? 1024u : 64u} << 20;
+  }
   if (options.tensors == 0) {
-    options.tensors = workload == "open" || workload == "return" ? 100'000 : 400;
+    options.tensors = workload == "open" || workload == "return" ? 100'000
+                      : workload == "ablate"                     ? 10'000
+                                                                 : 400;
   }
 }
 
@@ -30,10 +36,10 @@ void PrintJson(const Result& r) {
 
 void PrintTable(const Results& results) {
   constexpr double kMega = 1e6;
-  fmt::print("{:<20}{:>12}{:>10}{:>12}{:>10}{:>12}{:>8}{:>16}\n", "workload", "MB", "tensors", "ms",
+  fmt::print("{:<40}{:>12}{:>10}{:>12}{:>10}{:>12}{:>8}{:>16}\n", "workload", "MB", "tensors", "ms",
              "MB/s", "limit ms", "ratio", "extra memory MB");
   for (const Result& r : results) {
-    fmt::print("{:<20}{:>12.1f}{:>10}{:>12.2f}{:>10.0f}{:>12.2f}{:>8}{:>16.1f}  {}\n", r.workload,
+    fmt::print("{:<40}{:>12.1f}{:>10}{:>12.2f}{:>10.0f}{:>12.2f}{:>8}{:>16.1f}  {}\n", r.workload,
                static_cast<double>(r.bytes) / kMega, r.tensors, r.seconds * 1e3,
                static_cast<double>(r.bytes) / kMega / r.seconds, r.limit_seconds * 1e3,
                Ratio(r, "-"), static_cast<double>(r.peak_extra_bytes) / kMega, r.note);
@@ -49,6 +55,7 @@ dsckpt::Result<Results> Run(const std::string& workload, const Options& options)
   if (workload == "gpu-save") return RunGpuSave(options);
   if (workload == "gpu-load") return RunGpuLoad(options);
   if (workload == "gpu-train") return RunGpuTrain(options);
+  if (workload == "ablate") return RunAblate(options);
   return RunReturn(options);
 }
 
@@ -58,24 +65,26 @@ int Main(int argc, char** argv) {
   bool json = false;
   CLI::App app("Measures dsckpt against what the hardware gives.");
   app.add_option("workload", workload,
-                 "save, load, open, verify, merge, return, gpu-save, gpu-load or gpu-train")
+                 "save, load, open, verify, merge, return, ablate, gpu-save, gpu-load or gpu-train")
       ->required()
-      ->check(CLI::IsMember({"save", "load", "open", "verify", "merge", "return", "gpu-save",
-                             "gpu-load", "gpu-train"}));
+      ->check(CLI::IsMember({"save", "load", "open", "verify", "merge", "return", "ablate",
+                             "gpu-save", "gpu-load", "gpu-train"}));
   app.add_option("--bytes", options.bytes, "tensor bytes of save, load, verify and merge")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("4G");
-  app.add_option("--tensors", options.tensors, "number of tensors (400; open, return: 100000)");
+  app.add_option("--tensors", options.tensors,
+                 "number of tensors (400; ablate: 10000; open, return: 100000)");
   app.add_option("--pool", options.pool_bytes, "the engine's staging pool")
       ->transform(CLI::AsSizeValue(false))
-      ->default_str("64M");
+      ->default_str("64M; ablate: 1G");
   app.add_option("--dir", options.dir, "where the files go")->default_val(".");
   app.add_option("--repeat", options.repeat, "measurements; their median counts")
       ->default_val(5)
       ->check(CLI::Range(1, 1000));
+  app.add_option("--only", options.only, "gpu-save: one case")
+      ->check(CLI::IsMember({"gpu", "gpu-quarter", "gpu-snapshot", "gpu-small"}));
   app.add_flag("--json", json, "one JSON object a line");
   options.bytes = uint64_t{4} << 30;
-  options.pool_bytes = uint64_t{64} << 20;
   CLI11_PARSE(app, argc, argv);
   FillDefaults(workload, options);
 

@@ -87,10 +87,10 @@ uint64_t PayloadBytes(const std::vector<Placed>& tensors) {
   return bytes;
 }
 
-State StateOf(const std::vector<Placed>& tensors, std::span<std::byte> buffer) {
+State StateOf(const std::vector<Placed>& tensors, std::span<std::byte> buffer, Capture capture) {
   State state;
   for (const Placed& t : tensors) {
-    state.Host(t.name, buffer.data() + t.offset, t.dtype, {t.elements});
+    state.Host(t.name, buffer.data() + t.offset, t.dtype, {t.elements}, {.capture = capture});
   }
   return state;
 }

@@ -47,7 +47,8 @@ uint64_t SpanBytes(const std::vector<Placed>& tensors);
 uint64_t PayloadBytes(const std::vector<Placed>& tensors);
 
 /// A state of those tensors in `buffer`.
-State StateOf(const std::vector<Placed>& tensors, std::span<std::byte> buffer);
+State StateOf(const std::vector<Placed>& tensors, std::span<std::byte> buffer,
+              Capture capture = Capture::kUntilFence);
 std::vector<LoadRequest> LoadsOf(const std::vector<Placed>& tensors, std::span<std::byte> buffer);
 
 }  // namespace dsckpt::bench

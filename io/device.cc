@@ -38,8 +38,12 @@ Status ReadDevice(int device, Stream stream, const void* from, std::span<std::by
   DSCKPT_RETURN_IF_ERROR(backend->CheckNotCapturing(device, stream));
   DSCKPT_ASSIGN_OR_RETURN(const DeviceBackend::Event event, backend->CreateEvent(device));
   Status status = backend->CopyToHost(device, stream, out, from);
-  if (status.ok()) status = backend->Record(device, event, stream);
-  if (status.ok()) status = backend->Synchronize(device, event);
+  if (status.ok()) {
+    status = backend->Record(device, event, stream);
+    if (status.ok()) status = backend->Synchronize(device, event);
+    // The caller may free `out` now.
+    if (!status.ok()) static_cast<void>(backend->Drain(device, stream));
+  }
   backend->DestroyEvent(device, event);
   return status;
 }

@@ -17,9 +17,9 @@ namespace dsckpt::io {
 class DeviceBackend {
  public:
   using Event = void*;
-  /// One of several copies to the host.
+  /// One of several copies from device memory.
   struct Piece {
-    const void* from;  // Device memory.
+    const void* from;
     std::byte* to;
     uint64_t bytes;
   };
@@ -33,6 +33,10 @@ class DeviceBackend {
   virtual Status RegisterHost(int device, std::span<std::byte> memory) = 0;
   virtual void UnregisterHost(int device, std::span<std::byte> memory) = 0;
 
+  /// kOutOfMemory where the device has no room.
+  virtual Result<std::byte*> Allocate(int device, uint64_t bytes) = 0;
+  virtual void Free(int device, std::byte* memory) = 0;
+
   /// A stream that waits for no other by itself; `urgent`: its kernels go before others.
   virtual Result<Stream> CreateStream(int device, bool urgent) = 0;
   virtual void DestroyStream(int device, Stream stream) = 0;
@@ -44,6 +48,8 @@ class DeviceBackend {
   virtual Status Wait(int device, Stream stream, Event event) = 0;
   /// Blocks the host until `event` has passed.
   virtual Status Synchronize(int device, Event event) = 0;
+  /// Blocks the host until `stream` has done what it holds. For failures: needs no event.
+  virtual Status Drain(int device, Stream stream) = 0;
   /// kFailedPrecondition while a graph is captured from `stream`.
   virtual Status CheckNotCapturing(int device, Stream stream) = 0;
 
@@ -54,6 +60,8 @@ class DeviceBackend {
                               std::span<const std::byte> from) = 0;
   /// The same for several pieces at once, in any order among themselves.
   virtual Status CopyAllToHost(int device, Stream stream, std::span<const Piece> pieces) = 0;
+  /// The same to other memory of the device.
+  virtual Status CopyAllOnDevice(int device, Stream stream, std::span<const Piece> pieces) = 0;
   /// Many small copies to registered host memory in few launches; any alignment. REQUIRES: pieces
   /// below 4 GiB.
   virtual Status Gather(int device, Stream stream, std::span<const Piece> pieces) = 0;

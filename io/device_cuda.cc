@@ -86,6 +86,16 @@ class CudaBackend final : public DeviceBackend {
         In(device, [&] { return Check(cudaHostUnregister(memory.data()), "unregister"); }));
   }
 
+  Result<std::byte*> Allocate(int device, uint64_t bytes) override {
+    void* memory = nullptr;
+    DSCKPT_RETURN_IF_ERROR(
+        In(device, [&] { return Check(cudaMalloc(&memory, bytes), "allocate device memory"); }));
+    return static_cast<std::byte*>(memory);
+  }
+  void Free(int device, std::byte* memory) override {
+    static_cast<void>(In(device, [&] { return Check(cudaFree(memory), "free device memory"); }));
+  }
+
   Result<Stream> CreateStream(int device, bool urgent) override {
     cudaStream_t stream = nullptr;
     const Status status = In(device, [&] {
@@ -137,6 +147,11 @@ class CudaBackend final : public DeviceBackend {
     });
   }
 
+  Status Drain(int device, Stream stream) override {
+    return In(device,
+              [&] { return Check(cudaStreamSynchronize(Native(stream)), "wait for a stream"); });
+  }
+
   Status CheckNotCapturing(int device, Stream stream) override {
     return In(device, [&] {
       cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
@@ -186,6 +201,17 @@ class CudaBackend final : public DeviceBackend {
         DSCKPT_RETURN_IF_ERROR(Check(cudaMemcpyAsync(piece.to, piece.from, piece.bytes,
                                                      cudaMemcpyDeviceToHost, Native(stream)),
                                      "copy from the device"));
+      }
+      return Status();
+    });
+  }
+
+  Status CopyAllOnDevice(int device, Stream stream, std::span<const Piece> pieces) override {
+    return In(device, [&] {
+      for (const Piece& piece : pieces) {
+        DSCKPT_RETURN_IF_ERROR(Check(cudaMemcpyAsync(piece.to, piece.from, piece.bytes,
+                                                     cudaMemcpyDeviceToDevice, Native(stream)),
+                                     "copy on the device"));
       }
       return Status();
     });

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <list>
 #include <mutex>
 #include <string>
@@ -43,7 +44,7 @@ struct WindowPool::Impl {
     const uint64_t n = memory.bytes().size() / window_bytes;
     for (uint64_t i = 0; i < n; ++i) {
       windows.push_back(memory.bytes().subspan(i * window_bytes, window_bytes));
-      free.push_back(static_cast<int>(n - 1 - i));
+      free.push_back(static_cast<int>(i));  // Ascending, hence a heap.
     }
     const int total = static_cast<int>(n);
     limit = {total, total / 2, std::max(1, total / 4)};
@@ -52,6 +53,7 @@ struct WindowPool::Impl {
   bool MayTake(Use use) const { return !free.empty() && held[Index(use)] < limit[Index(use)]; }
   int Take(Use use) {
     ++held[Index(use)];
+    std::pop_heap(free.begin(), free.end(), std::greater<>());
     const int index = free.back();
     free.pop_back();
     return index;
@@ -76,6 +78,8 @@ struct WindowPool::Impl {
   std::vector<std::span<std::byte>> windows;
 
   std::mutex mutex;
+  /// A heap, lowest index first: windows taken in a row then lie in a row, and a device fills
+  /// them with one copy.
   std::vector<int> free;
   std::array<int, 3> held = {};
   std::array<int, 3> limit = {};
@@ -132,6 +136,7 @@ void WindowPool::Release(Use use, int index) {
   std::lock_guard lock(impl_->mutex);
   --impl_->held[Impl::Index(use)];
   impl_->free.push_back(index);
+  std::push_heap(impl_->free.begin(), impl_->free.end(), std::greater<>());
   // Under the lock: a served waiter must not leave, and destroy its condition, before notify.
   impl_->Serve();
 }

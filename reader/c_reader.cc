@@ -61,7 +61,8 @@ Status CheckIndex(uint32_t index, uint32_t count, const char* what) {
                                            " asked for, the file has " + std::to_string(count));
 }
 
-Status Load(const File& file, const dsckpt_load_request* requests, size_t count) {
+Status Load(const File& file, const dsckpt_load_request* requests, size_t count,
+            int device = kHostMemory, Stream stream = nullptr) {
   if (count > 0) DSCKPT_RETURN_IF_ERROR(NotNull(requests, "requests"));
   std::vector<LoadRequest> loads;
   loads.reserve(count);
@@ -72,6 +73,8 @@ Status Load(const File& file, const dsckpt_load_request* requests, size_t count)
     load.data = request.data;
     load.bytes = request.bytes;
     if (request.strides != nullptr) load.strides = std::span(request.strides, request.rank);
+    load.device = device;
+    load.stream = stream;
     loads.push_back(load);
   }
   return file.Load(loads);
@@ -280,6 +283,18 @@ int dsckpt_file_load(const dsckpt_file* file, const dsckpt_load_request* request
                      dsckpt_error* error) {
   return WithFile(file, error,
                   [&](const File& open) { return dsckpt::c::Load(open, requests, count); });
+}
+
+int dsckpt_file_load_device(const dsckpt_file* file, const dsckpt_load_request* requests,
+                            size_t count, int device, void* stream, dsckpt_error* error) {
+  return WithFile(file, error, [&](const File& open) -> Status {
+    if (device < 0 && device != DSCKPT_DEVICE_OF_POINTER) {
+      return Status(dsckpt::StatusCode::kInvalidArgument,
+                    "device " + std::to_string(device) +
+                        " is neither an ordinal nor DSCKPT_DEVICE_OF_POINTER");
+    }
+    return dsckpt::c::Load(open, requests, count, device, stream);
+  });
 }
 
 int dsckpt_file_read(const dsckpt_file* file, const char* name, void* out, uint64_t bytes,

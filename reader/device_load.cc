@@ -107,6 +107,8 @@ Status DeviceLoad::PlaceChunk(const StoredItem& item, uint64_t chunk,
   Status checked;
   if (!item.encoded()) checked = RawChunk(item, chunk, stored, verify, scratch).status();
   if (status.ok()) status = backend_.Synchronize(device, lane.event);
+  // What `stored` and the scratch hold is overwritten next.
+  if (!status.ok()) static_cast<void>(backend_.Drain(device, lane.stream));
   {
     std::lock_guard lock(mutex_);
     devices_.find(device)->second.free.push_back(lane);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dsckpt/c.h"
+#include "dsckpt/device.h"
 #include "dsckpt/state.h"
 #include "format/c_abi.h"
 
@@ -95,8 +96,62 @@ Result<Encoding> ToEncoding(int32_t encoding) {
   return static_cast<Encoding>(encoding);
 }
 
+/// Where a tensor lies.
+struct Place {
+  int device = kHostMemory;
+  Stream stream = nullptr;
+};
+
+/// What HostOptions and DeviceOptions have in common.
+template <typename Options>
+Result<Options> ToTensorOptions(const dsckpt_tensor_options& in) {
+  if (in.capture < 0 || in.capture > DSCKPT_AT_SAVE) {
+    return Status(StatusCode::kInvalidArgument,
+                  "capture " + std::to_string(in.capture) + " is none of its constants");
+  }
+  Options options;
+  options.capture = static_cast<Capture>(in.capture);
+  DSCKPT_ASSIGN_OR_RETURN(options.encoding, ToEncoding(in.encoding));
+  return options;
+}
+
+Status AddHost(CState& state, const char* name, void* data, DType dtype,
+               std::span<const int64_t> shape, const dsckpt_tensor_options& in,
+               std::shared_ptr<const void> owner) {
+  DSCKPT_ASSIGN_OR_RETURN(HostOptions host, ToTensorOptions<HostOptions>(in));
+  if (in.strides != nullptr) host.strides = std::span(in.strides, shape.size());
+  host.owner = std::move(owner);
+  if (in.read_only != 0) {
+    state.state.HostConst(name, data, dtype, shape, host);
+  } else {
+    state.state.Host(name, data, dtype, shape, host);
+  }
+  return {};
+}
+
+Status AddDevice(CState& state, const char* name, void* data, DType dtype,
+                 std::span<const int64_t> shape, Place place, const dsckpt_tensor_options& in,
+                 std::shared_ptr<const void> owner) {
+  if (place.device < 0 && place.device != kDeviceOfPointer) {
+    return Status(StatusCode::kInvalidArgument,
+                  "tensor '" + std::string(name) + "': device " + std::to_string(place.device) +
+                      " is neither an ordinal nor DSCKPT_DEVICE_OF_POINTER");
+  }
+  if (in.strides != nullptr || in.read_only != 0) {
+    return Status(StatusCode::kUnsupported,
+                  "tensor '" + std::string(name) +
+                      "': device tensors are contiguous and writable, leave strides and read_only "
+                      "zero");
+  }
+  DSCKPT_ASSIGN_OR_RETURN(DeviceOptions options, ToTensorOptions<DeviceOptions>(in));
+  options.device = place.device;
+  options.owner = std::move(owner);
+  state.state.Device(name, data, dtype, shape, place.stream, options);
+  return {};
+}
+
 Status AddTensor(CState& state, const char* name, void* data, int dtype, const int64_t* shape,
-                 size_t rank, const dsckpt_tensor_options* options) {
+                 size_t rank, Place place, const dsckpt_tensor_options* options) {
   dsckpt_tensor_options in;
   DSCKPT_RETURN_IF_ERROR(CopyIn(options, in, "dsckpt_tensor_options"));
   if (dtype < 0 || dtype > UINT16_MAX || !FindDType(static_cast<DType>(dtype))) {
@@ -104,15 +159,7 @@ Status AddTensor(CState& state, const char* name, void* data, int dtype, const i
                                                     std::to_string(dtype) + " is not registered");
   }
   if (rank > 0) DSCKPT_RETURN_IF_ERROR(NotNull(shape, "shape"));
-  if (in.capture < 0 || in.capture > DSCKPT_AT_SAVE) {
-    return Status(StatusCode::kInvalidArgument,
-                  "capture " + std::to_string(in.capture) + " is none of its constants");
-  }
-  HostOptions host;
-  host.capture = static_cast<Capture>(in.capture);
-  DSCKPT_ASSIGN_OR_RETURN(host.encoding, ToEncoding(in.encoding));
-  if (in.strides != nullptr) host.strides = std::span(in.strides, rank);
-  // The control block comes first and empty, so that running out of memory cannot call `release`.
+  // The control block comes first and empty, so that a failure cannot call `release`.
   struct Owner {
     void (*release)(void*) = nullptr;
     void* owner = nullptr;
@@ -121,16 +168,12 @@ Status AddTensor(CState& state, const char* name, void* data, int dtype, const i
     }
   };
   std::shared_ptr<Owner> owner;
-  if (in.release != nullptr) {
-    owner = std::make_shared<Owner>();
-    host.owner = owner;
-  }
+  if (in.release != nullptr) owner = std::make_shared<Owner>();
+  const auto type = static_cast<DType>(dtype);
   const std::span dims(shape, rank);
-  if (in.read_only != 0) {
-    state.state.HostConst(name, data, static_cast<DType>(dtype), dims, host);
-  } else {
-    state.state.Host(name, data, static_cast<DType>(dtype), dims, host);
-  }
+  DSCKPT_RETURN_IF_ERROR(place.device == kHostMemory
+                             ? AddHost(state, name, data, type, dims, in, owner)
+                             : AddDevice(state, name, data, type, dims, place, in, owner));
   if (owner != nullptr) {
     owner->owner = in.owner;
     owner->release = in.release;
@@ -189,7 +232,19 @@ int dsckpt_state_tensor(dsckpt_state* state, const char* name, void* data, int d
                         const int64_t* shape, size_t rank, const dsckpt_tensor_options* options,
                         dsckpt_error* error) {
   return Register(state, name, error, [&](CState& s) {
-    return dsckpt::c::AddTensor(s, name, data, dtype, shape, rank, options);
+    return dsckpt::c::AddTensor(s, name, data, dtype, shape, rank, {}, options);
+  });
+}
+
+int dsckpt_state_device(dsckpt_state* state, const char* name, void* data, int dtype,
+                        const int64_t* shape, size_t rank, int device, void* stream,
+                        const dsckpt_tensor_options* options, dsckpt_error* error) {
+  return Register(state, name, error, [&](CState& s) -> Status {
+    if (device == dsckpt::kHostMemory) {
+      return Status(dsckpt::StatusCode::kInvalidArgument,
+                    "device -1 is host memory: use dsckpt_state_tensor");
+    }
+    return dsckpt::c::AddTensor(s, name, data, dtype, shape, rank, {device, stream}, options);
   });
 }
 

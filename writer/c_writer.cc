@@ -23,6 +23,7 @@ namespace {
 
 static_assert(DSCKPT_BUSY_REPLACE_QUEUED == static_cast<int>(WhenBusy::kReplaceQueued));
 static_assert(DSCKPT_IO_THREADS == static_cast<int>(IoBackend::kThreads));
+static_assert(DSCKPT_DEVICE_OF_POINTER == kDeviceOfPointer);
 static_assert(DSCKPT_CONTAINER_SAFETENSORS == static_cast<int>(Container::kSafetensors));
 static_assert(DSCKPT_EVENT_DURABILITY == static_cast<int>(Event::Kind::kDurability));
 
@@ -46,6 +47,9 @@ Result<EngineOptions> ToEngineOptions(const dsckpt_engine_options* options) {
   if (in.io < 0 || in.io > DSCKPT_IO_THREADS) return OutOfRange("io", in.io);
   out.io = static_cast<IoBackend>(in.io);
   out.direct_io = in.buffered_io == 0;
+  if (in.register_pool_for < 0) return OutOfRange("register_pool_for", in.register_pool_for);
+  if (in.register_pool_for > 0) out.register_pool_for = in.register_pool_for - 1;
+  out.device_snapshot_bytes = in.device_snapshot_bytes;
   if (in.on_event != nullptr) {
     out.on_event = [callback = in.on_event, user = in.user](const Event& event) {
       dsckpt_error error = {};
@@ -130,6 +134,10 @@ using dsckpt::c::NotNull;
 
 extern "C" {
 
+int dsckpt_device_support(dsckpt_error* error) {
+  return Guard(error, [] { return dsckpt::DeviceSupport(); });
+}
+
 int dsckpt_engine_create(const dsckpt_engine_options* options, dsckpt_engine** out,
                          dsckpt_error* error) {
   return Guard(error, [&]() -> Status {
@@ -153,6 +161,22 @@ int dsckpt_engine_fence(dsckpt_engine* engine, dsckpt_error* error) {
   return Guard(error, [&]() -> Status {
     DSCKPT_RETURN_IF_ERROR(NotNull(engine, "engine"));
     return engine->engine->Fence();
+  });
+}
+
+int dsckpt_engine_fence_group(dsckpt_engine* engine, const char* prefix, dsckpt_error* error) {
+  return Guard(error, [&]() -> Status {
+    DSCKPT_RETURN_IF_ERROR(NotNull(engine, "engine"));
+    DSCKPT_RETURN_IF_ERROR(NotNull(prefix, "prefix"));
+    return engine->engine->Fence(prefix);
+  });
+}
+
+int dsckpt_engine_fence_on_stream(dsckpt_engine* engine, void* stream, const char* prefix,
+                                  dsckpt_error* error) {
+  return Guard(error, [&]() -> Status {
+    DSCKPT_RETURN_IF_ERROR(NotNull(engine, "engine"));
+    return engine->engine->FenceOnStream(stream, prefix == nullptr ? "" : prefix);
   });
 }
 

@@ -2,6 +2,7 @@
 #define DSCKPT_WRITER_DEVICE_CAPTURE_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,24 +31,39 @@ class DeviceCapture {
   /// Inside Save(): enqueues the copy of a part of an at-save tensor to pool memory.
   Status CopyAtSave(uint32_t described, uint64_t begin, std::span<std::byte> out);
   /// Inside Save(), after them: the producers' streams wait for those copies. Returns what to wait
-  /// for before their bytes may be used.
+  /// for before their bytes may be used. On failure those copies may still run: DrainAtSave().
   Result<std::vector<Mark>> FinishAtSave();
+  /// Any thread: blocks until no at-save copy runs.
+  void DrainAtSave();
 
   /// Raw stage: enqueues what must come before the first window.
   Status BeginWindows();
+  /// Raw stage, after it: enqueues copies of `tensors` (positions in the description) to where the
+  /// devices have room for a snapshot, as far as it reaches; Add() then reads these there. Returns
+  /// what to wait for until they have been read; nothing where no device has such room. On failure
+  /// waits for what was enqueued.
+  Result<std::vector<Mark>> TakeSnapshot(std::span<const uint32_t> tensors);
+  bool InSnapshot(uint32_t described) const {
+    return !snapshot_.empty() && snapshot_[described] != nullptr;
+  }
   /// Raw stage: one piece of a window.
   void Add(uint32_t described, uint64_t begin, std::span<std::byte> out);
-  /// Raw stage: enqueues the pieces added since the last call. Returns what to wait for before
-  /// their bytes may be used; on failure waits for what was enqueued.
-  Result<std::vector<Mark>> Enqueue();
+  /// Raw stage: enqueues the pieces added since the last call, with which the first `windows`
+  /// windows are complete. Returns what to wait for before their bytes may be used; on failure
+  /// waits for what was enqueued.
+  Result<std::vector<Mark>> Enqueue(uint64_t windows);
+  /// Landing: the copies into the first `windows` windows are done.
+  void Landed(uint64_t windows);
 
   /// Log stage and its workers: reads a part of a tensor; blocks.
   Status Read(uint32_t described, uint64_t begin, std::span<std::byte> out);
 
   /// Blocks until `marks` have passed.
   Status Wait(const std::vector<Mark>& marks);
-  /// Makes `stream` wait for everything enqueued so far; see Engine::FenceOnStream.
-  Status MakeWait(Stream stream);
+  /// Makes `stream` wait for at-save copies, the snapshot, and what copies into the first `windows`
+  /// windows read beside it, which must have been enqueued; see Engine::FenceOnStream.
+  static constexpr uint64_t kAllWindows = ~uint64_t{0};
+  Status MakeWait(Stream stream, uint64_t windows);
 
  private:
   using Event = DeviceQueues::EventPtr;
@@ -61,11 +77,21 @@ class DeviceCapture {
   /// One device's part of the save.
   struct Part {
     const DeviceQueues::Queue* queue;
-    std::vector<Piece> small, large;  // Added and not enqueued.
+    std::vector<Piece> added;    // And not enqueued.
+    uint32_t newest = 0;         // Tensor of added.back().
+    bool reads_sources = false;  // Added pieces that no snapshot holds.
+    std::vector<Piece> snapshot;
     bool used_at_save = false;
     // Guarded by mutex_.
-    bool read_ready = false;                     // `read` waits for the producers.
-    Event last_copy, last_gather, last_at_save;  // Marks that fences wait for.
+    bool read_ready = false;  // `read` waits for the producers.
+    // Marks that fences wait for.
+    Event last_copy, last_gather, last_at_save, last_snapshot;
+  };
+
+  /// Where the copies into the first windows end.
+  struct Stop {
+    uint64_t windows;
+    std::vector<Mark> marks;
   };
 
   DeviceCapture(DeviceQueues& queues, const Description::Data& data)
@@ -74,15 +100,23 @@ class DeviceCapture {
   Part& PartOf(uint32_t described);
   const std::byte* Source(uint32_t described, uint64_t begin) const;
   Status OrderAfterProducers(int device, Stream stream);
+  Status SnapshotPart(Part& part, std::vector<Mark>& marks);
   Status EnqueuePart(Part& part, std::vector<Mark>& marks);
   /// Marks the end of `stream`, also in `last`.
   Result<Mark> MarkEnd(int device, Stream stream, Event& last);
+  void Drain(const Part& part, Stream stream);
+  /// Where the copies enqueued so far into windows end. REQUIRES: mutex_ held.
+  std::vector<Mark> LastMarks() const;
 
   DeviceQueues& queues_;
   const Description::Data& data_;
   std::vector<Producer> producers_;
-  std::map<int, Part> parts_;  // By device.
+  std::map<int, Part> parts_;               // By device.
+  std::vector<const std::byte*> snapshot_;  // By position in the description; null: not there.
   std::mutex mutex_;
+  // Guarded by mutex_.
+  uint64_t landed_ = 0;     // Windows.
+  std::deque<Stop> stops_;  // Beyond them, ascending.
 };
 
 }  // namespace dsckpt

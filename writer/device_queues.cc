@@ -3,15 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "dsckpt/limits.h"
-
 namespace dsckpt {
-namespace {
-
-/// Drivers hold a lock while they register a part: other threads' copies go on between two.
-constexpr uint64_t kRegisterBytes = 512 * kMiB;
-
-}  // namespace
 
 DeviceQueues::~DeviceQueues() {
   if (backend_ == nullptr) return;
@@ -23,6 +15,7 @@ DeviceQueues::~DeviceQueues() {
     for (const Stream stream : {queue->copy, queue->gather, queue->at_save, queue->read}) {
       backend_->DestroyStream(device, stream);
     }
+    if (!queue->snapshot.empty()) backend_->Free(device, queue->snapshot.data());
   }
 }
 
@@ -39,7 +32,8 @@ Result<const DeviceQueues::Queue*> DeviceQueues::Open(int device) {
 }
 
 Result<DeviceQueues::Queue> DeviceQueues::MakeQueue(int device) {
-  Queue queue{.device = device, .copy = {}, .gather = {}, .at_save = {}, .read = {}};
+  Queue queue{
+      .device = device, .copy = {}, .gather = {}, .at_save = {}, .read = {}, .snapshot = {}};
   std::vector<Stream> made;
   for (Stream* stream : {&queue.copy, &queue.gather, &queue.at_save, &queue.read}) {
     auto created = backend_->CreateStream(device, /*urgent=*/stream == &queue.gather);
@@ -49,6 +43,16 @@ Result<DeviceQueues::Queue> DeviceQueues::MakeQueue(int device) {
     }
     *stream = *created;
     made.push_back(*created);
+  }
+  if (snapshot_bytes_ != 0) {
+    const auto memory = backend_->Allocate(device, snapshot_bytes_);
+    if (memory.ok()) {
+      queue.snapshot = {*memory, snapshot_bytes_};
+    } else if (warn_) {
+      warn_(Status(memory.status().code(), "no snapshots on device " + std::to_string(device) +
+                                               ", so that fences wait for copies to the host: " +
+                                               memory.status().message()));
+    }
   }
   return queue;
 }
@@ -72,15 +76,19 @@ Result<DeviceQueues::EventPtr> DeviceQueues::TakeEvent(int device) {
   return EventPtr(event, give_back);
 }
 
+bool DeviceQueues::RegisteredTogether(const std::byte* a, const std::byte* b) const {
+  const std::byte* const begin = pool_.windows().front().data();
+  const uint64_t bytes = register_step_ * pool_.window_bytes();
+  return static_cast<uint64_t>(a - begin) / bytes == static_cast<uint64_t>(b - begin) / bytes;
+}
+
 void DeviceQueues::RegisterPool(int device) {
   std::lock_guard lock(register_mutex_);
   if (std::exchange(register_tried_, true)) return;
   registered_by_ = device;
   const auto& windows = pool_.windows();
-  // Whole windows, because a copy must not span two registrations.
-  const size_t step = std::max<uint64_t>(1, kRegisterBytes / pool_.window_bytes());
-  for (size_t i = 0; i < windows.size(); i += step) {
-    const size_t last = std::min(i + step, windows.size()) - 1;
+  for (size_t i = 0; i < windows.size(); i += register_step_) {
+    const size_t last = std::min(i + register_step_, windows.size()) - 1;
     const std::span<std::byte> part(windows[i].data(), windows[last].data() + windows[last].size());
     Status status = backend_->RegisterHost(device, part);
     if (!status.ok()) {

@@ -1,12 +1,14 @@
 #ifndef DSCKPT_WRITER_DEVICE_QUEUES_H_
 #define DSCKPT_WRITER_DEVICE_QUEUES_H_
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "dsckpt/limits.h"
 #include "io/device.h"
 #include "io/error.h"
 #include "io/pool.h"
@@ -22,9 +24,20 @@ class DeviceQueues {
   struct Queue {
     int device;
     Stream copy, gather, at_save, read;
+    std::span<std::byte> snapshot;  // Device memory, the raw stage's; empty: none.
   };
 
-  DeviceQueues(io::WindowPool& pool, io::Warn warn) : pool_(pool), warn_(std::move(warn)) {}
+  /// Drivers hold a lock while they register a part of the pool: other threads' copies go on
+  /// between two.
+  static constexpr uint64_t kRegisterBytes = 512 * kMiB;
+
+  /// `snapshot_bytes`: see EngineOptions::device_snapshot_bytes.
+  DeviceQueues(io::WindowPool& pool, uint64_t snapshot_bytes, io::Warn warn,
+               uint64_t register_bytes = kRegisterBytes)
+      : pool_(pool),
+        snapshot_bytes_(snapshot_bytes),
+        warn_(std::move(warn)),
+        register_step_(std::max<uint64_t>(1, register_bytes / pool.window_bytes())) {}
   /// REQUIRES: nothing that was enqueued is still running.
   ~DeviceQueues();
 
@@ -41,12 +54,17 @@ class DeviceQueues {
   void RegisterPool(int device);
   /// False where it failed, or was not done yet: kernels cannot write the pool.
   bool pool_registered() const { return registered_; }
+  /// Whether one copy may fill pool memory from `a` to `b`: none may span two registrations.
+  bool RegisteredTogether(const std::byte* a, const std::byte* b) const;
 
  private:
   Result<Queue> MakeQueue(int device);
 
   io::WindowPool& pool_;
+  const uint64_t snapshot_bytes_;
   const io::Warn warn_;
+  /// Windows registered in one go. Whole ones, because no piece of one may span two registrations.
+  const size_t register_step_;
   io::DeviceBackend* backend_ = nullptr;
   std::mutex mutex_;
   std::map<int, std::unique_ptr<const Queue>> queues_;

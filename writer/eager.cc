@@ -65,11 +65,13 @@ uint64_t EagerStore::Capture(const Description::Data& data, const format::Catalo
     const bool on_device = source.producer != 0;
     const bool fits = CaptureItem(source.raw_bytes, &tensor_piece_[ordinal], waited_ns,
                                   [&](uint64_t begin, std::span<std::byte> out) {
-                                    if (on_device) return device_copy(described, begin, out);
-                                    CopyFromMemory(data, described, begin, out);
+                                    if (!on_device) {
+                                      return CopyFromMemory(data, described, begin, out);
+                                    }
+                                    device_bytes_ += out.size();
+                                    device_copy(described, begin, out);
                                   });
     if (!fits) direct += source.raw_bytes;
-    if (fits && on_device) device_bytes_ += source.raw_bytes;
   };
   for (uint32_t ordinal : catalog.raw_order) tensor(ordinal);
   for (const auto& item : catalog.log) {

@@ -67,7 +67,8 @@ Result<std::unique_ptr<Core>> MakeCore(EngineOptions options) {
                                               warn));
   core->workers =
       std::make_unique<io::Workers>(io::WorkerCount(core->options.workers), "dsckpt-copy");
-  core->devices = std::make_unique<DeviceQueues>(*core->pool, warn);
+  core->devices =
+      std::make_unique<DeviceQueues>(*core->pool, core->options.device_snapshot_bytes, warn);
   if (const int device = core->options.register_pool_for; device != kHostMemory) {
     DSCKPT_RETURN_IF_ERROR(core->devices->Open(device).status());
     core->devices->RegisterPool(device);
@@ -144,14 +145,14 @@ Result<SaveHandle> Engine::Save(const std::string& path, const StateProvider& pr
   return SaveHandle(std::move(job));
 }
 
-Status Engine::Fence() {
+Status Engine::Fence(std::string_view prefix) {
   if (impl_->InChild()) return InChildStatus();
-  return impl_->scheduler->Fence();
+  return impl_->scheduler->Fence(prefix);
 }
 
-Status Engine::FenceOnStream(Stream stream) {
+Status Engine::FenceOnStream(Stream stream, std::string_view prefix) {
   if (impl_->InChild()) return InChildStatus();
-  return impl_->scheduler->FenceOnStream(stream);
+  return impl_->scheduler->FenceOnStream(stream, prefix);
 }
 
 Status Engine::WaitDurable() {

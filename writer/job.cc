@@ -60,8 +60,12 @@ void SaveHandle::Job::CaptureAtSave(uint64_t* waited_ns) {
     Status copied = device->CopyAtSave(tensor, begin, out);
     if (!copied.ok()) Fail(std::move(copied));
   };
-  direct_at_save = eager.Capture(data, catalog, waited_ns, copy);
-  AddCaptured(eager.captured_bytes() - eager.device_bytes(), 0);
+  // Also after a failure copies may be under way, which the arena has to outlive.
+  Attempt([&] {
+    direct_at_save = eager.Capture(data, catalog, waited_ns, copy);
+    AddCaptured(eager.captured_bytes() - eager.device_bytes(), 0);
+    return Status();
+  });
   if (eager.device_bytes() == 0) return;
   auto marks = device->FinishAtSave();
   if (!marks.ok()) Fail(marks.status());
@@ -71,7 +75,9 @@ void SaveHandle::Job::CaptureAtSave(uint64_t* waited_ns) {
   AddPending();
   core.landing.Add(
       [this, marks = std::move(marks)] {
-        return marks.ok() ? device->Wait(marks.value()) : marks.status();
+        if (marks.ok()) return device->Wait(marks.value());
+        device->DrainAtSave();
+        return marks.status();
       },
       [this, bytes](Status landed) {
         if (!landed.ok()) Fail(std::move(landed));
@@ -89,7 +95,19 @@ void SaveHandle::Job::AddCaptured(uint64_t bytes, uint64_t at_save_direct) {
   Account(bytes, bytes, at_save_direct);
 }
 
-void SaveHandle::Job::AddEnqueued(uint64_t bytes) { Account(0, bytes, 0); }
+void SaveHandle::Job::AddEnqueued(uint64_t bytes, uint64_t windows) {
+  Account(0, bytes, 0);
+  std::lock_guard lock(mutex);
+  windows_enqueued = std::max(windows_enqueued, windows);
+  if (group_fences > 0) changed.notify_all();
+}
+
+void SaveHandle::Job::MarkSnapshot(uint64_t bytes, bool all) {
+  Account(0, bytes, 0);
+  std::lock_guard lock(mutex);
+  all_in_snapshot = all;
+  if (group_fences > 0) changed.notify_all();
+}
 
 void SaveHandle::Job::AddLanded(uint64_t bytes, uint64_t at_save_direct) {
   Account(bytes, 0, at_save_direct);
@@ -106,6 +124,20 @@ void SaveHandle::Job::Account(uint64_t bytes, uint64_t ordered, uint64_t at_save
   if (at_save_direct != 0 && direct_at_save == 0) changed.notify_all();
   if (ordered != 0 && unordered == 0) changed.notify_all();
   released = CheckCaptured();
+}
+
+void SaveHandle::Job::MarkWindowRead(uint64_t window) {
+  std::lock_guard lock(mutex);
+  if (window_read.size() <= window) window_read.resize(window + 1);
+  window_read[window] = true;
+  while (windows_read < window_read.size() && window_read[windows_read]) ++windows_read;
+  if (group_fences > 0) changed.notify_all();
+}
+
+void SaveHandle::Job::MarkLogItemRead() {
+  std::lock_guard lock(mutex);
+  ++log_items_read;
+  if (group_fences > 0) changed.notify_all();
 }
 
 void SaveHandle::Job::MarkFileReady() {
@@ -207,6 +239,40 @@ std::shared_ptr<DeviceCapture> SaveHandle::Job::AwaitOrderedOrDone() {
   return captured ? nullptr : device;
 }
 
+template <typename Reached>
+GroupEnds SaveHandle::Job::AwaitGroup(std::string_view prefix, Reached reached) {
+  std::shared_ptr<Described> kept;
+  {
+    std::lock_guard lock(mutex);
+    if (captured || done) return {};
+    kept = described;
+  }
+  const GroupEnds ends =
+      FindGroup(*kept->catalog, std::as_const(*kept).data(), prefix, core.pool->window_bytes());
+  std::unique_lock lock(mutex);
+  ++group_fences;
+  changed.wait(lock, [&] {
+    return done || captured || (log_items_read >= ends.log_items && reached(ends));
+  });
+  --group_fences;
+  return captured || done ? GroupEnds() : ends;
+}
+
+SaveHandle::Job::Ordered SaveHandle::Job::AwaitGroupOrderedOrDone(std::string_view prefix) {
+  const GroupEnds ends = AwaitGroup(prefix, [this](const GroupEnds& wanted) {
+    return windows_read >= wanted.host_windows &&
+           (windows_enqueued >= wanted.device_windows || all_in_snapshot);
+  });
+  std::lock_guard lock(mutex);
+  return {captured ? nullptr : device, all_in_snapshot ? 0 : ends.device_windows};
+}
+
+void SaveHandle::Job::AwaitGroupCapturedOrDone(std::string_view prefix) {
+  AwaitGroup(prefix, [this](const GroupEnds& wanted) {
+    return windows_read >= std::max(wanted.host_windows, wanted.device_windows);
+  });
+}
+
 void SaveHandle::Job::AwaitDone() {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return done; });
@@ -244,7 +310,10 @@ uint64_t SaveHandle::Job::SuggestedPoolBytes() const {
   const double drained = std::min(1.0, flushing > 0 ? capturing / flushing : 0.0) * total;
   const uint64_t window = core.pool->window_bytes();
   const auto backlog = static_cast<uint64_t>(total - drained);
-  return (backlog / window + 3) * window;  // Round up, and the two windows that keep storage fed.
+  // Round up, and the two windows that keep storage fed.
+  const uint64_t suggested = (backlog / window + 3) * window;
+  const uint64_t pool = static_cast<uint64_t>(core.pool->count()) * window;
+  return window_stall_ns == 0 ? std::min(suggested, pool) : suggested;
 }
 
 void SaveHandle::Job::Cancel() {

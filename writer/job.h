@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "writer/describe.h"
 #include "writer/device_capture.h"
 #include "writer/eager.h"
+#include "writer/group.h"
 #include "writer/guarded.h"
 
 namespace dsckpt {
@@ -64,8 +66,9 @@ struct SaveHandle::Job {
 
   // Progress; readable at any time.
   std::atomic<uint64_t> total_bytes{0}, captured_bytes{0}, flushed_bytes{0};
-  std::atomic<bool> stop{false};  // Failed or cancelled: stages stop moving data.
-  std::atomic<uint64_t> window_stall_ns{0}, capture_ns{0};
+  std::atomic<bool> stop{false};             // Failed or cancelled: stages stop moving data.
+  std::atomic<uint64_t> window_stall_ns{0};  // That held capture up.
+  std::atomic<uint64_t> capture_ns{0};
 
   /// Marks the save failed (first failure wins) and makes its stages stop.
   void Fail(Status status);
@@ -85,9 +88,15 @@ struct SaveHandle::Job {
   /// Source bytes of tensors or objects were read; `at_save_direct` of them Save() waits for.
   void AddCaptured(uint64_t bytes, uint64_t at_save_direct);
   /// Copies of so many bytes are enqueued on devices, so that a stream can wait for them; when they
-  /// are done, AddLanded() instead of AddCaptured().
-  void AddEnqueued(uint64_t bytes);
+  /// are done, AddLanded() instead of AddCaptured(). `windows`: with them the copies into so many
+  /// windows of the raw image are enqueued.
+  void AddEnqueued(uint64_t bytes, uint64_t windows = 0);
+  /// The same for a snapshot on devices, of all that they are to read into windows or of a part.
+  void MarkSnapshot(uint64_t bytes, bool all);
   void AddLanded(uint64_t bytes, uint64_t at_save_direct);
+  /// Nothing of a window of the raw image, or of the next log item, is left to read.
+  void MarkWindowRead(uint64_t window);
+  void MarkLogItemRead();
   void MarkFileReady();
   void MarkRawDispatched();
   void MarkLogDone();
@@ -111,6 +120,14 @@ struct SaveHandle::Job {
   /// Blocks until everything lazily captured was read by the host or is enqueued on a device;
   /// returns what else to wait for on devices: null when there is nothing.
   std::shared_ptr<DeviceCapture> AwaitOrderedOrDone();
+  /// The same for the tensors whose names begin with `prefix`.
+  struct Ordered {
+    std::shared_ptr<DeviceCapture> device;
+    uint64_t windows;  // See DeviceCapture::MakeWait().
+  };
+  Ordered AwaitGroupOrderedOrDone(std::string_view prefix);
+  /// Blocks until they have been read.
+  void AwaitGroupCapturedOrDone(std::string_view prefix);
   void AwaitDone();
   Status WaitCaptured();  // As SaveHandle: the caller has seen the error.
   Status WaitDone();
@@ -131,7 +148,14 @@ struct SaveHandle::Job {
   uint64_t unordered = 0;       // ... and those among them that no device is to read yet.
   uint64_t direct_at_save = 0;  // Of these, at-save bytes that Save() waits for.
   bool file_ready = false, at_save_landed = true, raw_dispatched = false, log_done = false;
-  uint64_t callbacks_left = 0;  // `write` callbacks that have not returned.
+  // Groups wait for these.
+  std::vector<bool> window_read;
+  uint64_t windows_read = 0;      // Of them all before this one ...
+  uint64_t windows_enqueued = 0;  // ... and so many without what devices are to copy.
+  uint64_t log_items_read = 0;
+  bool all_in_snapshot = false;  // No window matters to device tensors.
+  int group_fences = 0;          // Waiting now.
+  uint64_t callbacks_left = 0;   // `write` callbacks that have not returned.
   bool captured = false, publishing = false, done = false, seen = false;
 
  private:
@@ -139,6 +163,10 @@ struct SaveHandle::Job {
   /// dropped after `mutex` was unlocked because their destructors are the caller's code. REQUIRES:
   /// mutex held.
   std::vector<std::shared_ptr<const void>> CheckCaptured();
+  /// Blocks until `reached(ends)`, asked with `mutex` held, or the save is done; then the ends are
+  /// empty.
+  template <typename Reached>
+  GroupEnds AwaitGroup(std::string_view prefix, Reached reached);
   void Account(uint64_t captured, uint64_t ordered, uint64_t at_save_direct);
 };
 

@@ -55,6 +55,7 @@ void LogStage::Run() {
   for (size_t i = 0; i < catalog.log.size() && !job_.stop; ++i) {
     const auto item = MakeItem(catalog.log[i]);
     WriteItem(item, job_.log[i]);
+    job_.MarkLogItemRead();
   }
 }
 

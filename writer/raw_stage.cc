@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "dsckpt/limits.h"
+#include "writer/group.h"
 #include "writer/image_writer.h"
 #include "writer/items.h"
 
@@ -19,13 +20,11 @@ constexpr uint64_t kBlockBytes = 128 * kKiB;
 /// until one has passed, and with it the fence of the update.
 constexpr uint64_t kFlights = 24;
 
-constexpr uint64_t PageFloor(uint64_t offset) { return offset / kPageBytes * kPageBytes; }
-
 }  // namespace
 
 RawStage::RawStage(SaveHandle::Job& job)
     : job_(job),
-      base_(PageFloor(job.catalog.data_begin)),
+      base_(RawImageBegin(job.catalog)),
       end_(job.catalog.shard ? job.catalog.log_begin : job.catalog.raw_end),
       window_bytes_(job.core.pool->window_bytes()),
       carries_((end_ - base_ + window_bytes_ - 1) / window_bytes_) {}
@@ -33,8 +32,38 @@ RawStage::RawStage(SaveHandle::Job& job)
 void RawStage::Dispatch() {
   if (job_.device == nullptr) return DispatchHost();
   Status status = job_.device->BeginWindows();
+  if (status.ok()) status = TakeSnapshot();
   if (!status.ok()) return job_.Fail(std::move(status));
   DispatchDevices();
+}
+
+Status RawStage::TakeSnapshot() {
+  if (job_.core.options.device_snapshot_bytes == 0) return Status();
+  const auto& catalog = job_.catalog;
+  std::vector<uint32_t> lazy;
+  for (const uint32_t ordinal : catalog.raw_order) {
+    const uint32_t described = catalog.tensors[ordinal];
+    const bool until_fence = job_.data.tensor_sources[described].capture == Capture::kUntilFence;
+    if (until_fence && catalog.raw_bytes[ordinal] > 0 && Flies(ordinal)) lazy.push_back(described);
+  }
+  DSCKPT_ASSIGN_OR_RETURN(auto marks, job_.device->TakeSnapshot(lazy));
+  if (marks.empty()) return Status();
+  uint64_t bytes = 0;
+  bool all = true;
+  for (const uint32_t described : lazy) {
+    const bool taken = job_.device->InSnapshot(described);
+    if (taken) bytes += job_.data.tensor_sources[described].raw_bytes;
+    all = all && taken;
+  }
+  job_.MarkSnapshot(bytes, all);
+  job_.AddPending();
+  job_.core.landing.Add([this, marks = std::move(marks)] { return job_.device->Wait(marks); },
+                        [this, bytes](Status status) {
+                          if (!status.ok()) job_.Fail(std::move(status));
+                          job_.AddLanded(bytes, 0);
+                          job_.FinishPending();
+                        });
+  return Status();
 }
 
 template <typename Take>
@@ -54,7 +83,8 @@ void RawStage::ForEachWindow(Take take) {
 io::WindowPool::Window RawStage::Acquire() {
   uint64_t waited_ns = 0;
   const auto window = job_.core.pool->Acquire(io::WindowPool::Use::kRaw, &waited_ns);
-  job_.window_stall_ns += waited_ns;
+  // A snapshot on the device makes capture independent of the pool.
+  if (job_.capture_ns == 0) job_.window_stall_ns += waited_ns;
   job_.core.counters.window_stall_ns += waited_ns;
   return window;
 }
@@ -113,6 +143,7 @@ void RawStage::Board(Flight& flight, Place place) {
     const uint64_t from = std::max(offset, begin);
     const uint64_t bytes = std::min(offset + catalog.raw_bytes[ordinal], end) - from;
     job_.device->Add(described, from - offset, place.window.bytes.subspan(from - begin, bytes));
+    if (job_.device->InSnapshot(described)) continue;
     flight.bytes += bytes;
     if (job_.data.tensor_sources[described].capture == Capture::kAtSave) flight.direct += bytes;
   }
@@ -120,9 +151,10 @@ void RawStage::Board(Flight& flight, Place place) {
 }
 
 void RawStage::Launch(Flight flight) {
-  auto marks = job_.device->Enqueue();
+  const uint64_t windows = flight.places.back().index + 1;
+  auto marks = job_.device->Enqueue(windows);
   if (marks.ok()) {
-    job_.AddEnqueued(flight.bytes);
+    job_.AddEnqueued(flight.bytes, windows);
   } else {
     job_.Fail(marks.status());
     flight.bytes = 0;
@@ -131,7 +163,8 @@ void RawStage::Launch(Flight flight) {
       [this, marks = std::move(marks)] {
         return marks.ok() ? job_.device->Wait(marks.value()) : Status();
       },
-      [this, flight = std::move(flight)](Status status) {
+      [this, windows, flight = std::move(flight)](Status status) {
+        job_.device->Landed(windows);
         if (!status.ok()) job_.Fail(std::move(status));
         if (flight.bytes != 0) job_.AddLanded(flight.bytes, flight.direct);
         for (const Place& place : flight.places) RunFill(place);
@@ -176,6 +209,7 @@ void RawStage::Fill(Task task, size_t first, io::WindowPool::Window window) {
   carries_[task.index].ready.store(true, std::memory_order_release);
   carries_[task.index].ready.notify_all();
   job_.AddCaptured(task.captured, task.direct);
+  job_.MarkWindowRead(task.index);
   if (job_.stop) {
     job_.core.pool->Release(io::WindowPool::Use::kRaw, window.index);
     return;

@@ -57,7 +57,7 @@ class RawStage {
   /// Windows whose device copies are enqueued and waited for together.
   struct Flight {
     std::vector<Place> places;
-    uint64_t bytes = 0;   // That devices copy.
+    uint64_t bytes = 0;   // That devices copy and no snapshot holds.
     uint64_t direct = 0;  // Of these, those that Save() waits for.
   };
 
@@ -67,6 +67,8 @@ class RawStage {
   void ForEachWindow(Take take);
   void DispatchHost();
   void DispatchDevices();
+  /// Has the devices copy what they can to memory of their own.
+  Status TakeSnapshot();
   io::WindowPool::Window Acquire();
   void Board(Flight& flight, Place place);
   /// Enqueues a flight's copies; its windows go to the workers when they are done.

@@ -163,20 +163,29 @@ std::vector<Scheduler::JobPtr> Scheduler::Active() {
   return active_;
 }
 
-Status Scheduler::Fence() {
+Status Scheduler::Fence(std::string_view prefix) {
   const auto start = Clock::now();
-  for (const JobPtr& job : Active()) job->AwaitCapturedOrDone();
+  for (const JobPtr& job : Active()) {
+    if (prefix.empty()) {
+      job->AwaitCapturedOrDone();
+    } else {
+      job->AwaitGroupCapturedOrDone(prefix);
+    }
+  }
   core_.counters.fence_blocked_ns += NanosecondsSince(start);
   return TakeUnseenFailure();
 }
 
-Status Scheduler::FenceOnStream(Stream stream) {
+Status Scheduler::FenceOnStream(Stream stream, std::string_view prefix) {
   const auto start = Clock::now();
   Status status;
   for (const JobPtr& job : Active()) {
-    const auto device = job->AwaitOrderedOrDone();
+    const auto [device, windows] =
+        prefix.empty()
+            ? SaveHandle::Job::Ordered{job->AwaitOrderedOrDone(), DeviceCapture::kAllWindows}
+            : job->AwaitGroupOrderedOrDone(prefix);
     if (device == nullptr) continue;
-    status = device->MakeWait(stream);
+    status = device->MakeWait(stream, windows);
     if (!status.ok()) break;
   }
   core_.counters.fence_blocked_ns += NanosecondsSince(start);

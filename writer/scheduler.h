@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -35,8 +36,8 @@ class Scheduler {
   /// Hands an admitted save, its at-save copies made, to the stages.
   void Start(std::shared_ptr<SaveHandle::Job> job);
 
-  Status Fence();
-  Status FenceOnStream(Stream stream);
+  Status Fence(std::string_view prefix);
+  Status FenceOnStream(Stream stream, std::string_view prefix);
   Status WaitDurable();
 
  private:

@@ -113,6 +113,10 @@ enum { DSCKPT_CONTAINER_DSCKPT = 0, DSCKPT_CONTAINER_SAFETENSORS = 1 };
 /// dsckpt::Event::Kind.
 enum { DSCKPT_EVENT_FALLBACK = 0, DSCKPT_EVENT_SAVE_FAILED = 1, DSCKPT_EVENT_DURABILITY = 2 };
 
+/// For `device` below: the device runtime is asked which device holds the pointer
+/// (dsckpt/device.h). Otherwise the ordinal of a device.
+enum { DSCKPT_DEVICE_OF_POINTER = -2 };
+
 typedef struct dsckpt_engine dsckpt_engine;
 typedef struct dsckpt_state dsckpt_state;
 typedef struct dsckpt_save dsckpt_save;
@@ -126,6 +130,9 @@ const char* dsckpt_version(void);
 const char* dsckpt_code_name(int code);
 /// safetensors spelling, "BF16"; "unknown" for an unregistered number. Static, never null.
 const char* dsckpt_dtype_name(int dtype);
+/// DSCKPT_OK where device memory can be saved and loaded. DSCKPT_UNSUPPORTED, and the error says
+/// what is missing: a build with CUDA, a driver, or a device.
+int dsckpt_device_support(dsckpt_error* error);
 
 // --- State: what to save and restore (dsckpt/state.h) ------------------------------------------
 
@@ -155,6 +162,15 @@ typedef struct dsckpt_tensor_options {
 int dsckpt_state_tensor(dsckpt_state* state, const char* name, void* data, int dtype,
                         const int64_t* shape, size_t rank, const dsckpt_tensor_options* options,
                         dsckpt_error* error);
+/// A tensor of device memory that `stream` (a cudaStream_t; null: the default stream) writes. By
+/// default captured lazily: it must not change between a save and the next
+/// dsckpt_engine_fence_on_stream or dsckpt_engine_fence. With DSCKPT_AT_SAVE the stream waits on
+/// the device until it has been read, the host does not. Restoring writes it after what the stream
+/// holds. `read_only` and `strides` are DSCKPT_UNSUPPORTED. Where no device can be used the save or
+/// restore says so.
+int dsckpt_state_device(dsckpt_state* state, const char* name, void* data, int dtype,
+                        const int64_t* shape, size_t rank, int device, void* stream,
+                        const dsckpt_tensor_options* options, dsckpt_error* error);
 /// `bytes` bytes copied inside each save, as an object: RNG state, loader positions, any plain
 /// struct. Restoring needs the same size.
 int dsckpt_state_at_save(dsckpt_state* state, const char* name, void* data, uint64_t bytes,
@@ -205,11 +221,17 @@ typedef struct dsckpt_engine_options {
   int32_t when_busy;      ///< DSCKPT_BUSY_*.
   int32_t io;             ///< DSCKPT_IO_*.
   int32_t buffered_io;    ///< Nonzero: through the page cache.
-  int32_t reserved;
+  /// 1 + the ordinal of a device that this process uses already: the pool is registered with the
+  /// device runtime now, which takes up to half a second a GiB. 0: by the first save of device
+  /// memory.
+  int32_t register_pool_for;
   /// Called on engine threads, one call at a time; `kind` is DSCKPT_EVENT_*, `event` is valid
   /// during the call. Must not call the engine.
   void (*on_event)(void* user, int kind, const dsckpt_error* event);
   void* user;
+  /// Memory to take on each device for snapshots, so that fences need not wait for the host; see
+  /// dsckpt::EngineOptions.
+  uint64_t device_snapshot_bytes;
 } dsckpt_engine_options;
 
 /// Long-lived: create one a process and keep it.
@@ -236,6 +258,14 @@ int dsckpt_engine_save(dsckpt_engine* engine, const char* path, const dsckpt_sta
 /// Call before an update changes lazily captured memory: blocks until all of it has been read.
 /// Also returns, once, the error of a background save that nobody has looked at.
 int dsckpt_engine_fence(dsckpt_engine* engine, dsckpt_error* error);
+/// The same before an update of the tensors whose names begin with `prefix` alone; see
+/// dsckpt::Engine::Fence for the order in which tensors are read.
+int dsckpt_engine_fence_group(dsckpt_engine* engine, const char* prefix, dsckpt_error* error);
+/// The same for device tensors, without stopping the host: what `stream` is given after this call
+/// waits on the device. `prefix` as above; null: all tensors. Returns when all copies concerned are
+/// queued; blocks for what the host reads, as dsckpt_engine_fence does.
+int dsckpt_engine_fence_on_stream(dsckpt_engine* engine, void* stream, const char* prefix,
+                                  dsckpt_error* error);
 /// Blocks until every save is durable or failed; returns the first error nobody has looked at.
 int dsckpt_engine_wait_durable(dsckpt_engine* engine, dsckpt_error* error);
 
@@ -367,6 +397,10 @@ typedef struct dsckpt_load_request {
 /// the destinations hold undefined bytes.
 int dsckpt_file_load(const dsckpt_file* file, const dsckpt_load_request* requests, size_t count,
                      dsckpt_error* error);
+/// The same into memory of a device, written after what `stream` holds now and before the call
+/// returns. Strides must be null.
+int dsckpt_file_load_device(const dsckpt_file* file, const dsckpt_load_request* requests,
+                            size_t count, int device, void* stream, dsckpt_error* error);
 /// One whole tensor; `bytes` is exactly its raw bytes.
 int dsckpt_file_read(const dsckpt_file* file, const char* name, void* out, uint64_t bytes,
                      dsckpt_error* error);

@@ -64,6 +64,12 @@ struct EngineOptions {
   /// device runtime, which takes up to half a second a GiB. kHostMemory: done by the first save of
   /// device memory, behind the caller's back where nothing of it is captured at save.
   int register_pool_for = kHostMemory;
+  /// Memory that the engine takes on each device it reads, for a snapshot: lazily captured raw
+  /// tensors are first copied there, in the file's order and as far as it reaches, which is many
+  /// times faster than copying them to the host. A fence then waits for the snapshot alone, however
+  /// small the pool is. The next save's snapshot waits until this one's has reached the host. 0:
+  /// none. Where the device has no room, saves go on without (kFallback).
+  uint64_t device_snapshot_bytes = 0;
   /// Called from engine threads, one call at a time. Must not call the engine.
   std::function<void(const Event&)> on_event = {};
 };
@@ -177,15 +183,22 @@ class Engine {
   /// Call before an update changes lazily captured memory: blocks until all of it has been read.
   /// Free when no save is pending. Also returns, once, the error of a background save that nobody
   /// has looked at.
-  Status Fence();
+  ///
+  /// With a `prefix`: before an update changes the tensors whose names begin with it; waits for
+  /// these alone. Bytes are compared: "layers/1" means "layers/10" too, "layers/1/" does not. An
+  /// update that walks groups can start while later ones are still being read. Tensors are read in
+  /// the file's order: by the largest power of two, at most 4096, that divides their size,
+  /// descending, then by name; encoded ones beside them by name. So groups whose names sort in the
+  /// order of the update ("layers/007/") wait least. Does not wait for objects.
+  Status Fence(std::string_view prefix = {});
   /// The same for device tensors, without stopping the host: what `stream` is given after this call
   /// waits on the device until every pending save has read its device tensors. Returns as soon as
-  /// all their copies are queued: at once where the pool holds the state; else it blocks while
-  /// storage makes room. Blocks as Fence() does for what is read by the host: lazily captured host
-  /// tensors, and device tensors with an encoding. Null means the default stream of each device
-  /// that is read. kFailedPrecondition while a graph is
-  /// captured from `stream` and copies are pending.
-  Status FenceOnStream(Stream stream);
+  /// all their copies are queued: at once where the pool or a snapshot holds the state; else it
+  /// blocks while storage makes room. Blocks as Fence() does for what is read by the host: lazily
+  /// captured host tensors, and device tensors with an encoding. Null means the default stream of
+  /// each device that is read. kFailedPrecondition while a graph is captured from `stream` and
+  /// copies are pending.
+  Status FenceOnStream(Stream stream, std::string_view prefix = {});
   /// The same as Fence().
   Status WaitCaptured() { return Fence(); }
   /// Blocks until every save is durable or failed; returns the first error nobody has looked at.

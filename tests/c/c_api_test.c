@@ -312,6 +312,59 @@ static void argument_errors(dsckpt_engine* engine) {
   dsckpt_view_destroy(NULL);
 }
 
+/* With a device all of this is tested in tests/device. */
+static void no_device(dsckpt_engine* engine) {
+  dsckpt_error error = {0};
+  dsckpt_state* state = NULL;
+  dsckpt_file* file = NULL;
+  const int64_t shape[1] = {4};
+  float value[4] = {1, 2, 3, 4};
+  CHECK_CODE(dsckpt_engine_fence_on_stream(NULL, NULL, NULL, &error), DSCKPT_INVALID_ARGUMENT);
+  CHECK_CODE(dsckpt_engine_fence_group(engine, NULL, &error), DSCKPT_INVALID_ARGUMENT);
+  CHECK_OK(dsckpt_engine_fence_group(engine, "model/", &error));
+  CHECK_OK(dsckpt_engine_fence_on_stream(engine, NULL, "model/", &error));
+  CHECK_OK(dsckpt_state_create(&state, &error));
+  CHECK_CODE(dsckpt_state_device(state, "x", value, DSCKPT_F32, shape, 1, -1, NULL, NULL, &error),
+             DSCKPT_INVALID_ARGUMENT);
+  dsckpt_state_destroy(state);
+  CHECK_OK(dsckpt_state_create(&state, &error));
+  dsckpt_tensor_options read_only = DSCKPT_INIT(dsckpt_tensor_options);
+  read_only.read_only = 1;
+  read_only.release = count_release;
+  const int before = released;
+  CHECK_CODE(
+      dsckpt_state_device(state, "x", value, DSCKPT_F32, shape, 1, 0, NULL, &read_only, &error),
+      DSCKPT_UNSUPPORTED);
+  CHECK(released == before);
+  dsckpt_state_destroy(state);
+
+  if (dsckpt_device_support(&error) == DSCKPT_OK) return;
+  CHECK_CODE(dsckpt_device_support(&error), DSCKPT_UNSUPPORTED);
+  CHECK_OK(dsckpt_state_create(&state, &error));
+  CHECK_OK(dsckpt_state_device(state, "x", value, DSCKPT_F32, shape, 1, DSCKPT_DEVICE_OF_POINTER,
+                               NULL, NULL, &error));
+  CHECK_CODE(dsckpt_engine_save(engine, "never.dsckpt", state, NULL, NULL, &error),
+             DSCKPT_UNSUPPORTED);
+  CHECK(access("never.dsckpt", F_OK) != 0);
+  dsckpt_state_destroy(state);
+  dsckpt_engine_options options = DSCKPT_INIT(dsckpt_engine_options);
+  options.pool_bytes = 1 << 20;
+  options.register_pool_for = 1;
+  dsckpt_engine* no_engine = NULL;
+  CHECK_CODE(dsckpt_engine_create(&options, &no_engine, &error), DSCKPT_UNSUPPORTED);
+
+  CHECK_OK(dsckpt_state_create(&state, &error));
+  dsckpt_state_tensor(state, "x", value, DSCKPT_F32, shape, 1, NULL, NULL);
+  CHECK_OK(dsckpt_save_file("x.dsckpt", state, NULL, &error));
+  dsckpt_state_destroy(state);
+  CHECK_OK(dsckpt_file_open("x.dsckpt", NULL, &file, &error));
+  const dsckpt_load_request request = {"x", value, sizeof value, NULL, 0};
+  CHECK_CODE(dsckpt_file_load_device(file, &request, 1, 0, NULL, &error), DSCKPT_UNSUPPORTED);
+  CHECK_CODE(dsckpt_file_load_device(file, &request, 1, -1, NULL, &error), DSCKPT_INVALID_ARGUMENT);
+  dsckpt_file_destroy(file);
+  remove("x.dsckpt");
+}
+
 static void destination_error(dsckpt_engine* engine) {
   dsckpt_error error = {0};
   dsckpt_state* state = NULL;
@@ -433,6 +486,7 @@ int main(void) {
     round_trip(engine);
     registration_errors(engine);
     argument_errors(engine);
+    no_device(engine);
     destination_error(engine);
     failing_object(engine);
     plain_safetensors(engine);

@@ -11,6 +11,7 @@
 #include "tests/device/fake_device.h"
 #include "tests/device/rig.h"
 #include "tests/temp_dir.h"
+#include "writer/device_queues.h"
 
 using namespace dsckpt;
 
@@ -186,6 +187,170 @@ TEST_CASE("a fence on a stream holds the update back, not the host") {
         static_cast<ptrdiff_t>(after.size()));
 }
 
+TEST_CASE("a fence for a group lets its update run before later copies") {
+  FakeRig rig;
+  const TempDir dir;
+  const Queue stream(rig, 0);
+  // Three windows each, in the order of their names; every window is one copy.
+  const Tensors first(rig, 0, {3 * kMiB}), second(rig, 0, {3 * kMiB});
+  State state;
+  second.Register(state, stream.get(), {}, "b/");
+  first.Register(state, stream.get(), {}, "a/");
+  const auto engine = MakeEngine({.pool_bytes = 32 * kMiB, .window_bytes = kMiB});
+  const auto fill = [&](const Tensors& tensors, uint8_t value) {
+    rig.FillLater(0, stream.get(), tensors.block.data(), tensors.block.bytes(), value);
+  };
+  const auto holds = [&](const Tensors& tensors, uint8_t value) {
+    const auto bytes = rig.Download(0, tensors.block.data(), tensors.block.bytes());
+    return std::count(bytes.begin(), bytes.end(), std::byte{value}) ==
+           static_cast<ptrdiff_t>(bytes.size());
+  };
+  fill(first, kOld);
+  fill(second, kOld);
+  rig.Synchronize(0, stream.get());  // The host looks at them below.
+
+  SECTION("the first group's copies are done, the second's are held") {
+    const auto open = rig.HoldCopiesAfter(3);
+    const SaveHandle save = MustSave(*engine, dir / "f", state);
+    Check(engine->FenceOnStream(stream.get(), "a/"));
+    fill(first, kNew);
+    rig.Synchronize(0, stream.get());
+    CHECK(holds(first, kNew));
+    Check(engine->FenceOnStream(stream.get(), "none/"));
+    Check(engine->FenceOnStream(stream.get(), "b/"));
+    fill(second, kNew);
+    CHECK(!save.progress().captured);
+    CHECK(rig.copies_in_flight() == 3);
+    open();
+    Check(save.WaitDurable());
+  }
+  SECTION("all are held") {
+    const auto open = rig.HoldCopiesAfter(0);
+    const SaveHandle save = MustSave(*engine, dir / "f", state);
+    Check(engine->FenceOnStream(stream.get(), "a/"));
+    fill(first, kNew);
+    Check(engine->FenceOnStream(stream.get(), "b/"));
+    fill(second, kNew);
+    CHECK(holds(first, kOld));
+    open();
+    Check(save.WaitDurable());
+  }
+  SECTION("on the host") {
+    const auto open = rig.HoldCopiesAfter(3);
+    const SaveHandle save = MustSave(*engine, dir / "f", state);
+    Check(engine->Fence("a/"));
+    rig.Upload(0, first.block.data(), std::vector<std::byte>(first.block.bytes(), std::byte{kNew}));
+    CHECK(!save.progress().captured);
+    open();
+    Check(engine->Fence("b/"));
+    rig.Upload(0, second.block.data(),
+               std::vector<std::byte>(second.block.bytes(), std::byte{kNew}));
+    Check(save.WaitDurable());
+  }
+  rig.Synchronize(0, stream.get());
+  CHECK(holds(first, kNew));
+  CHECK(holds(second, kNew));
+  CheckFilled(dir / "f", kOld);
+}
+
+TEST_CASE("with a snapshot no update waits for the bus or for storage") {
+  FakeRig rig;
+  const TempDir dir;
+  const Queue stream(rig, 0);
+  const Tensors tensors(rig, 0, kSizes);
+  State state;
+  tensors.Register(state, stream.get(), {}, "a/");
+  // The pool holds less than the state.
+  const auto engine = MakeEngine(
+      {.pool_bytes = 4 * kMiB, .window_bytes = kMiB, .device_snapshot_bytes = 32 * kMiB});
+  const std::string prefix = GENERATE(std::string(), std::string("a/"));
+  rig.FillLater(0, stream.get(), tensors.block.data(), tensors.block.bytes(), kOld);
+  const auto open = rig.HoldCopiesAfter(0);
+  const SaveHandle save = MustSave(*engine, dir / "f", state);
+  Check(engine->FenceOnStream(stream.get(), prefix));
+  rig.FillLater(0, stream.get(), tensors.block.data(), tensors.block.bytes(), kNew);
+  rig.Synchronize(0, stream.get());
+  // Read, although not a byte has reached the host.
+  Check(save.WaitCaptured());
+  CHECK(save.progress().flushed_bytes == 0);
+  open();
+  Check(save.WaitDurable());
+  CheckFilled(dir / "f", kOld);
+  Check(engine->WaitDurable());
+  CHECK(engine->statistics().suggested_pool_bytes <= 4 * kMiB);
+}
+
+TEST_CASE("snapshots of all, some and none of the state, step after step") {
+  FOR_EACH_RIG(rig);
+  const TempDir dir;
+  const Queue stream(*rig, 0);
+  const Tensors tensors(*rig, 0, kSizes), now(*rig, 0, {300'000, 7}), packed(*rig, 0, {300'000});
+  State state;
+  tensors.Register(state, stream.get(), {}, "a/");
+  now.Register(state, stream.get(), {.capture = Capture::kAtSave}, "b/");
+  packed.Register(state, stream.get(), {.encoding = Encoding::kZstd}, "c/");
+  const uint64_t snapshot_bytes = GENERATE(64 * kMiB, 7 * kMiB, 1);
+  const std::string prefix = GENERATE(std::string(), std::string("a/"));
+  const bool refused = snapshot_bytes == 7 * kMiB && GENERATE(false, true);
+  if (auto* const fake = dynamic_cast<FakeRig*>(rig.get())) {
+    if (refused) fake->RefuseMemory();
+  } else if (refused) {
+    return;
+  }
+  std::atomic<int> warnings{0};
+  const auto engine = MakeEngine({.pool_bytes = 4 * kMiB,
+                                  .window_bytes = kMiB,
+                                  .device_snapshot_bytes = snapshot_bytes,
+                                  .on_event = [&](const Event& event) {
+                                    const auto& text = event.status.message();
+                                    if (text.find("no snapshots") != text.npos) ++warnings;
+                                  }});
+  for (uint8_t step = 1; step <= 3; ++step) {
+    Check(engine->FenceOnStream(stream.get(), prefix));
+    rig->FillLater(0, stream.get(), tensors.block.data(), tensors.block.bytes(), step);
+    Check(engine->FenceOnStream(stream.get()));
+    for (const Tensors* each : {&now, &packed}) {
+      rig->FillLater(0, stream.get(), each->block.data(), each->block.bytes(), step);
+    }
+    static_cast<void>(MustSave(*engine, dir / std::to_string(step), state));
+  }
+  Check(engine->WaitDurable());
+  for (uint8_t step = 1; step <= 3; ++step) CheckFilled(dir / std::to_string(step), step);
+  CHECK(warnings == (refused ? 1 : 0));
+}
+
+TEST_CASE("groups of all kinds, step after step, with a pool smaller than the state") {
+  FOR_EACH_RIG(rig);
+  const TempDir dir;
+  const Queue stream(*rig, 0), other(*rig, 0);
+  const std::vector<std::string> groups = {"layer.0/", "layer.1/", "layer.2/"};
+  std::vector<std::unique_ptr<Tensors>> lazy, packed, now;
+  State state;
+  for (const std::string& group : groups) {
+    lazy.push_back(std::make_unique<Tensors>(*rig, 0, kSizes));
+    lazy.back()->Register(state, stream.get(), {}, group + "lazy/");
+    packed.push_back(std::make_unique<Tensors>(*rig, 0, std::vector<size_t>{600'000, 7}));
+    packed.back()->Register(state, stream.get(), {.encoding = Encoding::kZstd}, group + "packed/");
+    now.push_back(std::make_unique<Tensors>(*rig, 0, std::vector<size_t>{100'000, 7}));
+    now.back()->Register(state, stream.get(), {.capture = Capture::kAtSave}, group + "now/");
+  }
+  const uint64_t pool_bytes = GENERATE(4, 64) * kMiB;
+  const auto engine = MakeEngine({.pool_bytes = pool_bytes, .window_bytes = kMiB});
+  for (uint8_t step = 1; step <= 3; ++step) {
+    for (size_t i = 0; i < groups.size(); ++i) {
+      // One stream updates what the other produced.
+      Check(engine->FenceOnStream(other.get(), groups[i]));
+      for (const auto* tensors : {lazy[i].get(), packed[i].get(), now[i].get()}) {
+        rig->FillLater(0, other.get(), tensors->block.data(), tensors->block.bytes(), step);
+      }
+    }
+    rig->Synchronize(0, other.get());
+    static_cast<void>(MustSave(*engine, dir / std::to_string(step), state));
+  }
+  Check(engine->WaitDurable());
+  for (uint8_t step = 1; step <= 3; ++step) CheckFilled(dir / std::to_string(step), step);
+}
+
 TEST_CASE("C32: device tensors larger than the pool pass through it, step after step") {
   FOR_EACH_RIG(rig);
   const TempDir dir;
@@ -273,6 +438,48 @@ TEST_CASE("20,000 small device tensors at any address") {
   if (auto* const fake = dynamic_cast<FakeRig*>(rig.get())) {
     CHECK((fake->gathers() > 0) == registered);
     CHECK(warnings == (registered ? 0 : 1));
+  }
+}
+
+TEST_CASE("a tensor across neighbouring windows is one copy a flight") {
+  FakeRig rig;
+  const TempDir dir;
+  const Queue stream(rig, 0);
+  // 24 flights a save, of 16 windows each.
+  const Tensors tensors(rig, 0, {24 * kMiB - 100});
+  const auto image = RandomBytes(tensors.block.bytes(), 5);
+  rig.Upload(0, tensors.block.data(), image);
+  State state;
+  tensors.Register(state, stream.get());
+  const auto engine = MakeEngine({.pool_bytes = 32 * kMiB, .window_bytes = 64 * kKiB});
+  for (int save = 1; save <= 3; ++save) {
+    const int before = rig.copies();
+    Check(MustSave(*engine, dir / "f", state).WaitDurable());
+    CHECK(rig.copies() - before >= 24);
+    CHECK(rig.copies() - before <= 26);
+    tensors.CheckFile(dir / "f", image);
+  }
+}
+
+TEST_CASE("no copy is to span two registrations of the pool") {
+  FakeRig rig;
+  const Block block(rig, 0, 1);
+  const auto pool = io::WindowPool::Create(3 * kMiB, 48 * kKiB);
+  REQUIRE(pool.ok());
+  DeviceQueues queues(
+      **pool, 0, [](const Status&) {}, kMiB);
+  REQUIRE(queues.Open(0).ok());
+  queues.RegisterPool(0);
+  const auto ranges = rig.registered();
+  REQUIRE(ranges.size() == 4);
+  const auto range_of = [&](const std::byte* at) {
+    return std::count_if(ranges.begin(), ranges.end(),
+                         [&](auto range) { return range.data() <= at; });
+  };
+  const auto& windows = (*pool)->windows();
+  for (size_t i = 1; i < windows.size(); ++i) {
+    const std::byte *const a = windows[i - 1].data(), *const b = windows[i].data();
+    CHECK(queues.RegisteredTogether(a, b) == (range_of(a) == range_of(b)));
   }
 }
 
@@ -385,6 +592,40 @@ TEST_CASE("a failing copy fails its save and no other") {
   CHECK(!File::Open(dir / "f").ok());
   rig.FailCopies(false);
   Check(MustSave(*engine, dir / "f", state).WaitDurable());
+  CheckFilled(dir / "f", kOld);
+}
+
+TEST_CASE("whichever device call fails, no copy runs when its save has ended") {
+  FakeRig rig;
+  const TempDir dir;
+  const Queue stream(rig, 0);
+  const Tensors tensors(rig, 0, {100'003, 5, 1'300'000, 70'000, 33, 44, 55, 66});
+  const auto capture = GENERATE(Capture::kUntilFence, Capture::kAtSave);
+  const auto encoding = GENERATE(Encoding::kRaw, Encoding::kZstd);
+  const uint64_t snapshot_bytes = GENERATE(0, kMiB);
+  State state;
+  tensors.Register(state, stream.get(), {.capture = capture, .encoding = encoding});
+  bool whole = false;
+  int call = 0;
+  for (; !whole && call < 1000; ++call) {
+    INFO("call " << call);
+    const auto engine = MakeEngine(
+        {.pool_bytes = 8 * kMiB, .window_bytes = kMiB, .device_snapshot_bytes = snapshot_bytes});
+    // Copies cannot begin before somebody waits for them; who does not wait leaves them in flight.
+    const auto open = rig.Hold(0, stream.get());
+    rig.OnHostWait(open);
+    rig.FillLater(0, stream.get(), tensors.block.data(), tensors.block.bytes(), kOld);
+    rig.FailFrom(call);
+    const auto save = engine->Save(dir / "f", state);
+    const Status status = save.ok() ? save->WaitDurable() : save.status();
+    CHECK(rig.copies_in_flight() == 0);
+    whole = status.ok();
+    if (!whole) CHECK(status.code() == StatusCode::kIoError);
+    open();
+    rig.FailFrom(-1);
+  }
+  CHECK(whole);
+  CHECK(call > 5);
   CheckFilled(dir / "f", kOld);
 }
 

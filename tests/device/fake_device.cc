@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -97,8 +98,10 @@ class FakeDevices final : public io::DeviceBackend {
     }
     return Status(StatusCode::kInvalidArgument, "the pointer is not to device memory");
   }
-  Status RegisterHost(int, std::span<std::byte>) override {
+  Status RegisterHost(int, std::span<std::byte> memory) override {
     if (refuse_registration) return Status(StatusCode::kOutOfMemory, "no registration");
+    std::lock_guard lock(mutex_);
+    registered.push_back(memory);
     return Status();
   }
   void UnregisterHost(int, std::span<std::byte>) override {}
@@ -116,9 +119,13 @@ class FakeDevices final : public io::DeviceBackend {
     ended = *found;
     streams_.erase(found);
   }
-  Result<Event> CreateEvent(int) override { return static_cast<Event>(new FakeEvent); }
+  Result<Event> CreateEvent(int) override {
+    DSCKPT_RETURN_IF_ERROR(Step());
+    return static_cast<Event>(new FakeEvent);
+  }
   void DestroyEvent(int, Event event) override { delete static_cast<FakeEvent*>(event); }
   Status Record(int device, Event event, Stream stream) override {
+    DSCKPT_RETURN_IF_ERROR(Step());
     auto* const e = static_cast<FakeEvent*>(event);
     FakeStream& on = Of(device, stream);
     std::lock_guard lock(e->mutex);
@@ -127,6 +134,7 @@ class FakeDevices final : public io::DeviceBackend {
     return Status();
   }
   Status Wait(int device, Stream stream, Event event) override {
+    DSCKPT_RETURN_IF_ERROR(Step());
     // As on a device: what counts is the record at the time of this call.
     auto* const e = static_cast<FakeEvent*>(event);
     FakeStream* on = nullptr;
@@ -142,7 +150,15 @@ class FakeDevices final : public io::DeviceBackend {
     return Status();
   }
   Status Synchronize(int, Event event) override {
+    DSCKPT_RETURN_IF_ERROR(Step());
+    if (on_host_wait) on_host_wait();
     static_cast<FakeEvent*>(event)->WaitHost();
+    return Status();
+  }
+  Status Drain(int device, Stream stream) override {
+    if (on_host_wait) on_host_wait();
+    FakeStream& on = Of(device, stream);
+    on.WaitFor(on.end());
     return Status();
   }
   Status CheckNotCapturing(int, Stream stream) override {
@@ -152,12 +168,14 @@ class FakeDevices final : public io::DeviceBackend {
   }
   Status CopyToHost(int device, Stream stream, std::span<std::byte> to, const void* from) override {
     if (fail_copies) return Status(StatusCode::kIoError, "simulated failure of a copy");
-    Of(device, stream).Push([to, from] { std::memcpy(to.data(), from, to.size()); });
+    DSCKPT_RETURN_IF_ERROR(Step());
+    PushCopy(device, stream, {{from, to.data(), to.size()}});
     return Status();
   }
   Status CopyToDevice(int device, Stream stream, void* to,
                       std::span<const std::byte> from) override {
-    Of(device, stream).Push([to, from] { std::memcpy(to, from.data(), from.size()); });
+    DSCKPT_RETURN_IF_ERROR(Step());
+    PushCopy(device, stream, {{from.data(), static_cast<std::byte*>(to), from.size()}});
     return Status();
   }
   Status CopyAllToHost(int device, Stream stream, std::span<const Piece> pieces) override {
@@ -167,10 +185,9 @@ class FakeDevices final : public io::DeviceBackend {
     return Status();
   }
   Status Gather(int device, Stream stream, std::span<const Piece> pieces) override {
+    DSCKPT_RETURN_IF_ERROR(Step());
     ++gathers;
-    Of(device, stream).Push([copies = std::vector<Piece>(pieces.begin(), pieces.end())] {
-      for (const Piece& piece : copies) std::memcpy(piece.to, piece.from, piece.bytes);
-    });
+    PushCopy(device, stream, {pieces.begin(), pieces.end()});
     return Status();
   }
 
@@ -184,14 +201,28 @@ class FakeDevices final : public io::DeviceBackend {
     }
     return *slot;
   }
-  void* Allocate(int device, size_t bytes) {
+  Result<std::byte*> Allocate(int device, uint64_t bytes) override {
+    if (refuse_memory) return Status(StatusCode::kOutOfMemory, "no device memory");
+    return static_cast<std::byte*>(Give(device, bytes));
+  }
+  void Free(int, std::byte* memory) override { Take(memory); }
+  Status CopyAllOnDevice(int device, Stream stream, std::span<const Piece> pieces) override {
+    DSCKPT_RETURN_IF_ERROR(Step());
+    ++copies_in_flight;
+    Of(device, stream).Push([this, all = std::vector<Piece>(pieces.begin(), pieces.end())] {
+      for (const Piece& piece : all) std::memcpy(piece.to, piece.from, piece.bytes);
+      --copies_in_flight;
+    });
+    return Status();
+  }
+  void* Give(int device, size_t bytes) {
     auto* const memory = new std::byte[bytes];
     std::lock_guard lock(mutex_);
     blocks_[memory] = {device, bytes};
     return memory;
   }
   /// As on a device, waits for all that its streams hold: some of it may use the memory.
-  void Free(void* memory) {
+  void Take(void* memory) {
     std::set<std::shared_ptr<FakeStream>> streams;
     {
       std::lock_guard lock(mutex_);
@@ -202,8 +233,13 @@ class FakeDevices final : public io::DeviceBackend {
     delete[] static_cast<std::byte*>(memory);
   }
 
-  std::atomic<bool> refuse_registration{false}, fail_copies{false};
-  std::atomic<int> gathers{0};
+  std::atomic<bool> refuse_registration{false}, refuse_memory{false}, fail_copies{false};
+  std::atomic<int> gathers{0}, copies{0}, copies_in_flight{0};
+  static constexpr int kNone = std::numeric_limits<int>::max();
+  std::atomic<int> held_from{kNone};
+  std::vector<std::span<std::byte>> registered;
+  std::atomic<int> calls{0}, fail_from{-1};
+  std::function<void()> on_host_wait;
   std::set<Stream> capturing;
 
  private:
@@ -211,6 +247,20 @@ class FakeDevices final : public io::DeviceBackend {
     int device;
     size_t bytes;
   };
+  Status Step() {
+    const int call = calls++;
+    if (fail_from < 0 || call < fail_from) return Status();
+    return Status(StatusCode::kIoError, "simulated failure");
+  }
+  void PushCopy(int device, Stream stream, std::vector<Piece> pieces) {
+    ++copies_in_flight;
+    const int number = copies.fetch_add(static_cast<int>(pieces.size()));
+    Of(device, stream).Push([this, number, pieces = std::move(pieces)] {
+      for (int held; (held = held_from) <= number;) held_from.wait(held);
+      for (const Piece& piece : pieces) std::memcpy(piece.to, piece.from, piece.bytes);
+      --copies_in_flight;
+    });
+  }
   std::mutex mutex_;
   std::map<std::byte*, Range> blocks_;
   std::map<int, std::shared_ptr<FakeStream>> defaults_;
@@ -225,8 +275,8 @@ struct FakeRig::Impl {
 
 FakeRig::FakeRig() : impl_(std::make_unique<Impl>()) { io::ReplaceDevices(&impl_->devices); }
 FakeRig::~FakeRig() { io::ReplaceDevices(nullptr); }
-void* FakeRig::Allocate(int device, size_t bytes) { return impl_->devices.Allocate(device, bytes); }
-void FakeRig::Free(int, void* memory) { impl_->devices.Free(memory); }
+void* FakeRig::Allocate(int device, size_t bytes) { return impl_->devices.Give(device, bytes); }
+void FakeRig::Free(int, void* memory) { impl_->devices.Take(memory); }
 Stream FakeRig::NewStream(int device) { return impl_->devices.CreateStream(device, false).value(); }
 void FakeRig::DeleteStream(int device, Stream stream) {
   impl_->devices.DestroyStream(device, stream);
@@ -263,6 +313,7 @@ std::vector<std::byte> FakeRig::Download(int, const void* from, size_t bytes) {
   return {begin, begin + bytes};
 }
 void FakeRig::RefuseRegistration() { impl_->devices.refuse_registration = true; }
+void FakeRig::RefuseMemory() { impl_->devices.refuse_memory = true; }
 void FakeRig::FailCopies(bool fail) { impl_->devices.fail_copies = fail; }
 void FakeRig::SetCapturing(Stream stream, bool capturing) {
   if (capturing) {
@@ -271,4 +322,21 @@ void FakeRig::SetCapturing(Stream stream, bool capturing) {
     impl_->devices.capturing.erase(stream);
   }
 }
+void FakeRig::FailFrom(int call) {
+  impl_->devices.calls = 0;
+  impl_->devices.fail_from = call;
+}
+void FakeRig::OnHostWait(std::function<void()> call) {
+  impl_->devices.on_host_wait = std::move(call);
+}
+std::function<void()> FakeRig::HoldCopiesAfter(int copies) {
+  impl_->devices.held_from = impl_->devices.copies + copies;
+  return [this] {
+    impl_->devices.held_from = FakeDevices::kNone;
+    impl_->devices.held_from.notify_all();
+  };
+}
+int FakeRig::copies_in_flight() const { return impl_->devices.copies_in_flight; }
+std::vector<std::span<std::byte>> FakeRig::registered() const { return impl_->devices.registered; }
+int FakeRig::copies() const { return impl_->devices.copies; }
 int FakeRig::gathers() const { return impl_->devices.gathers; }

@@ -22,8 +22,23 @@ class FakeRig final : public Rig {
   std::vector<std::byte> Download(int device, const void* from, size_t bytes) override;
 
   void RefuseRegistration();
+  /// Of the library; tests get theirs.
+  void RefuseMemory();
   void FailCopies(bool fail);
   void SetCapturing(dsckpt::Stream stream, bool capturing);
+  /// From the given call on (0: the next one) everything fails that creates, records or waits for
+  /// an event or copies; negative: nothing does. Draining never fails.
+  void FailFrom(int call);
+  /// Called by whatever is about to wait on the host. Set while no engine or load is at work.
+  void OnHostWait(std::function<void()> call);
+  /// Copies wait, after the next `copies` of them, until the returned function is called.
+  std::function<void()> HoldCopiesAfter(int copies);
+  /// Enqueued and not done.
+  int copies_in_flight() const;
+  /// Ranges that were ever registered.
+  std::vector<std::span<std::byte>> registered() const;
+  /// Pieces copied, by gather kernels too.
+  int copies() const;
   int gathers() const;
 
  private:

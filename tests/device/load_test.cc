@@ -4,6 +4,7 @@
 #include "dsckpt/file.h"
 #include "dsckpt/state.h"
 #include "tests/catch.h"
+#include "tests/device/fake_device.h"
 #include "tests/device/rig.h"
 #include "tests/temp_dir.h"
 
@@ -19,6 +20,37 @@ std::vector<std::byte> RandomBytes(size_t size, unsigned seed) {
 }
 
 }  // namespace
+
+TEST_CASE("whichever device call fails, no copy runs when its load has ended") {
+  FakeRig rig;
+  const TempDir dir;
+  const auto source = RandomBytes(5'000'000, 1);
+  State saved;
+  saved.HostConst("t", source.data(), kU8, std::vector<int64_t>{5'000'000},
+                  {.encoding = GENERATE(Encoding::kRaw, Encoding::kZstd)});
+  REQUIRE(SaveFile(dir / "f", saved).ok());
+  const auto file = File::Open(dir / "f");
+  REQUIRE(file.ok());
+  const Queue stream(rig, 0);
+  const Block block(rig, 0, source.size());
+  State state;
+  state.Device("t", block.data(), kU8, {5'000'000}, stream.get());
+  bool whole = false;
+  int call = 0;
+  for (; !whole && call < 100; ++call) {
+    INFO("call " << call);
+    const auto open = rig.Hold(0, stream.get());
+    rig.OnHostWait(open);
+    rig.FailFrom(call);
+    whole = file->Restore(state).ok();
+    CHECK(rig.copies_in_flight() == 0);
+    open();
+    rig.FailFrom(-1);
+  }
+  CHECK(whole);
+  CHECK(call > 5);
+  CHECK(rig.Download(0, block.data(), source.size()) == source);
+}
 
 TEST_CASE("loading into device memory") {
   const std::string name = GENERATE(std::string("simulated"), std::string("cuda"));
