@@ -38,6 +38,13 @@ Status CheckShardSizes(const Checkpoint& checkpoint) {
 Result<RunEntry> Examine(const std::string& directory, const std::string& name) {
   DSCKPT_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
                           Checkpoint::Open(directory + "/" + name, kAtOnce));
+  DSCKPT_RETURN_IF_ERROR(CheckShardSizes(checkpoint));
+  if (!checkpoint.has_manifest()) {
+    DSCKPT_ASSIGN_OR_RETURN(const File file, checkpoint.OpenShard(0));
+    if (file.format() != FileFormat::kDsckpt) {
+      return Status(StatusCode::kNotCheckpoint, "a plain safetensors file");
+    }
+  }
   RunEntry entry{name, checkpoint.step(), 0, checkpoint.shard_count()};
   for (uint32_t i = 0; i < entry.shards; ++i) entry.bytes += checkpoint.shard(i).file_bytes;
   return entry;
@@ -51,7 +58,9 @@ std::string WhyNot(const std::string& name, const Status& status) {
   if (Contains(name, ".incomplete-")) return "an attempt that was not completed";
   if (Contains(name, ".replaced-")) return "what a newer checkpoint of this name replaced";
   if (Contains(name, ".removed-")) return "about to be removed";
-  return status.message();
+  if (status.code() != StatusCode::kIncomplete) return status.message();
+  if (status.path().ends_with("/" + name)) return "a directory without a manifest";
+  return "incomplete: " + status.path() + ": " + status.message();
 }
 
 /// `latest` holds a bare name and a newline; anything else counts as absent.
