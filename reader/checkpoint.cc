@@ -10,6 +10,7 @@
 #include "dsckpt/limits.h"
 #include "format/names.h"
 #include "io/directory.h"
+#include "reader/box.h"
 #include "reader/checkpoint_impl.h"
 #include "reader/file_impl.h"
 
@@ -273,8 +274,8 @@ std::vector<PieceLocation> Checkpoint::Pieces(uint32_t tensor) const {
 }
 
 Status Checkpoint::CheckCoverage(uint32_t tensor) const {
-  const auto gap =
-      impl_->Parts(tensor)->Gap(reader::WholeBox(impl_->manifest.pieces.logical_shape(tensor)));
+  const auto parts = impl_->Parts(tensor);
+  const auto gap = parts->Gap(reader::WholeBox(parts->shape()));
   if (!gap) return Status();
   return Status(StatusCode::kIncomplete, impl_->Title(tensor) + ": no shard holds elements " +
                                              reader::BoxText(*gap) + " of shape " +
@@ -289,34 +290,49 @@ Status Checkpoint::CompareCopies(uint32_t tensor) const {
 Status Checkpoint::ReadBytes(uint32_t tensor, uint64_t offset, std::span<std::byte> out,
                              bool verify) const {
   const LogicalTensorInfo info = impl_->Info(tensor);
-  const uint64_t block = info.dtype.block_bytes;
-  if (offset % block != 0 || out.size() % block != 0 || offset > info.bytes ||
-      out.size() > info.bytes - offset) {
+  if (offset > info.bytes || out.size() > info.bytes - offset) {
     return Status(StatusCode::kInvalidArgument,
                   impl_->Title(tensor) + ": bytes [" + std::to_string(offset) + ", " +
-                      std::to_string(offset + out.size()) + ") are no elements of its " +
+                      std::to_string(offset + out.size()) + ") are not among its " +
                       std::to_string(info.bytes) + " bytes");
   }
-  const auto elements = [&](uint64_t bytes) {
-    return static_cast<int64_t>(bytes / block * info.dtype.block_elements);
-  };
-  OwnedPiece range;
-  range.logical_shape.assign(info.shape.begin(), info.shape.end());
-  range.form = Piece::Form::kFlat;
-  range.flat = {elements(offset), elements(offset + out.size())};
-  std::vector<reader::Box> boxes;
-  std::vector<BoxRequest> requests;
-  reader::ForEachBox(range, [&](const reader::Box& box, uint64_t) { boxes.push_back(box); });
-  for (const reader::Box& box : boxes) {
-    const uint64_t bytes = reader::Volume(box) / info.dtype.block_elements * block;
-    requests.push_back({info.name, box, false, out.first(bytes)});
-    out = out.subspan(bytes);
+  const uint64_t block = info.dtype.block_bytes;
+  const uint64_t first = offset / block;
+  const uint64_t last = (offset + out.size() + block - 1) / block;
+  if (first * block == offset && (last - first) * block == out.size()) {
+    return reader::ReadBlocks(*impl_, tensor, first, out, verify);
   }
-  return reader::ReadBoxes(*impl_, requests, verify, true);
+  std::vector<std::byte> blocks((last - first) * block);
+  DSCKPT_RETURN_IF_ERROR(reader::ReadBlocks(*impl_, tensor, first, blocks, verify));
+  std::copy_n(blocks.begin() + static_cast<std::ptrdiff_t>(offset - first * block), out.size(),
+              out.begin());
+  return Status();
 }
 
 Status Checkpoint::Read(std::span<const BoxRequest> requests) const {
-  return reader::ReadBoxes(*impl_, requests, true);
+  std::vector<BoxRequest> framed(requests.begin(), requests.end());
+  std::vector<reader::Box> boxes(requests.size());
+  for (size_t i = 0; i < framed.size(); ++i) {
+    BoxRequest& request = framed[i];
+    if (request.whole) continue;
+    DSCKPT_ASSIGN_OR_RETURN(const uint32_t tensor, impl_->TensorOrdinal(request.name));
+    const LogicalTensorInfo info = impl_->Info(tensor);
+    const reader::Box wanted(request.box.begin(), request.box.end());
+    const auto fits = reader::BoxRuns::Make(info.dtype, info.shape, wanted);
+    if (!fits.ok()) {
+      return Status(fits.status().code(), impl_->Title(tensor) + ": " + fits.status().message());
+    }
+    const auto box = reader::InFrame(wanted, info.shape, info.dtype.block_elements);
+    if (!box) {
+      return Status(StatusCode::kInvalidArgument,
+                    impl_->Title(tensor) +
+                        ": its rows are no whole bytes, so that only boxes without gaps between "
+                        "their elements can be read");
+    }
+    boxes[i] = *box;
+    request.box = boxes[i];
+  }
+  return reader::ReadBoxes(*impl_, framed, true);
 }
 
 }  // namespace dsckpt

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dsckpt/checkpoint.h"
+#include "dsckpt/limits.h"
 #include "format/manifest.h"
 #include "reader/aligned_buffer.h"
 #include "reader/chunk_cache.h"
@@ -55,7 +56,7 @@ struct Checkpoint::Impl {
   /// descriptors (256 is a common limit).
   static constexpr size_t kOpenShards = 64;
   static constexpr size_t kPartMaps = 64;
-  static constexpr size_t kCachedChunks = 16;
+  static constexpr uint64_t kCachedChunkBytes = 64 * kMiB;
 
   std::string path;
   CheckpointOptions options;
@@ -70,7 +71,7 @@ struct Checkpoint::Impl {
   mutable reader::Recent<File> shards{kOpenShards};
   mutable reader::Recent<std::shared_ptr<const reader::PartMap>> part_maps{kPartMaps};
   mutable std::vector<bool> touched;  // by shard: opened at some time
-  mutable reader::ChunkCache chunks{kCachedChunks};
+  mutable reader::ChunkCache chunks{kCachedChunkBytes};
 
   Result<File> OpenShard(uint32_t shard) const;
   bool IsOpen(uint32_t shard) const;
@@ -89,10 +90,14 @@ namespace reader {
 /// Refuses a file that is not the shard which the manifest describes, by size and index checksum.
 Status CheckShard(const File& file, const ShardInfo& expected);
 
-/// Reads boxes of logical tensors into memory; `verify`: check chunk sums. `stepwise`: in steps of
-/// a longer way, through the checkpoint's chunk cache.
+/// Reads boxes of logical tensors, counted in their frames (part_map.h), into memory; `verify`:
+/// check chunk sums. `stepwise`: in steps of a longer way, through the checkpoint's chunk cache.
 Status ReadBoxes(const Checkpoint::Impl& checkpoint, std::span<const BoxRequest> requests,
                  bool verify, bool stepwise = false);
+
+/// Checkpoint::ReadBytes, from block `first` of the dtype on; `out` is of whole blocks.
+Status ReadBlocks(const Checkpoint::Impl& checkpoint, uint32_t tensor, uint64_t first,
+                  std::span<std::byte> out, bool verify);
 
 /// Checkpoint::CompareCopies.
 Status CompareCopies(const Checkpoint::Impl& checkpoint, uint32_t tensor);

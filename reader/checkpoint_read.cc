@@ -90,10 +90,11 @@ class BoxReader {
 Status BoxReader::Add(const BoxRequest& request) {
   DSCKPT_ASSIGN_OR_RETURN(const uint32_t logical, checkpoint_.TensorOrdinal(request.name));
   const LogicalTensorInfo info = checkpoint_.Info(logical);
+  const auto parts = checkpoint_.Parts(logical);
   const Box wanted =
-      request.whole ? WholeBox(info.shape) : Box(request.box.begin(), request.box.end());
+      request.whole ? WholeBox(parts->shape()) : Box(request.box.begin(), request.box.end());
   // Checks rank, ranges and sub-byte rows.
-  auto image = BoxRuns::Make(info.dtype, info.shape, wanted);
+  auto image = BoxRuns::Make(info.dtype, parts->shape(), wanted);
   const std::string title = checkpoint_.Title(logical) + ": ";
   if (!image.ok()) return Status(image.status().code(), title + image.status().message());
   if (request.out.size() != image->total_bytes()) {
@@ -102,7 +103,6 @@ Status BoxReader::Add(const BoxRequest& request) {
                       " bytes, but the destination has " + std::to_string(request.out.size()));
   }
   if (request.out.empty()) return Status();
-  const auto parts = checkpoint_.Parts(logical);
   if (const auto gap = parts->Gap(wanted)) {
     return Status(StatusCode::kIncomplete, title + "no shard holds elements " + BoxText(*gap) +
                                                " of shape " + ShapeText(info.shape) +
@@ -260,8 +260,8 @@ Status BoxReader::ReadShard(uint32_t shard, std::span<const Transfer> transfers)
     for (size_t i = 0; i < plan.chunks.size(); ++i) {
       const auto [item, chunk] = plan.chunks[i];
       const uint32_t tensor = items[item].transfers[0].tensor;
-      const auto cached = checkpoint_.chunks.Get({shard, tensor, chunk}, *impl.input,
-                                                 items[item].stored, plan.spans[i].offset, verify_);
+      const auto cached = checkpoint_.chunks.Get({shard, tensor, chunk, verify_}, *impl.input,
+                                                 items[item].stored, plan.spans[i].offset);
       if (!cached.ok()) return InFile(cached.status(), *impl.input);
       for (const Transfer& transfer : items[item].transfers) {
         transfer.runs.Copy((*cached)->raw(), chunk * kChunkBytes, transfer.out);
@@ -337,7 +337,7 @@ std::vector<Box> Steps(const Box& whole, const DTypeInfo& dtype) {
   for (uint64_t begin = 0; begin < Volume(whole); begin += step) {
     range.flat = {static_cast<int64_t>(begin),
                   static_cast<int64_t>(std::min(begin + step, Volume(whole)))};
-    ForEachBox(range, [&](const Box& box, uint64_t) {
+    ForEachBox(range, dtype.block_elements, [&](const Box& box, uint64_t) {
       boxes.push_back(box);
       for (size_t i = 0; i < whole.size(); ++i) {
         boxes.back()[i].begin += whole[i].begin;
@@ -376,6 +376,26 @@ Status CompareCopies(const Checkpoint::Impl& checkpoint, uint32_t tensor) {
     }
   }
   return Status();
+}
+
+Status ReadBlocks(const Checkpoint::Impl& checkpoint, uint32_t tensor, uint64_t first,
+                  std::span<std::byte> out, bool verify) {
+  const LogicalTensorInfo info = checkpoint.Info(tensor);
+  const uint32_t block = info.dtype.block_elements;
+  OwnedPiece range;
+  range.logical_shape.assign(info.shape.begin(), info.shape.end());
+  range.form = Piece::Form::kFlat;
+  range.flat = {static_cast<int64_t>(first * block),
+                static_cast<int64_t>((first + out.size() / info.dtype.block_bytes) * block)};
+  std::vector<Box> boxes;
+  ForEachBox(range, block, [&](const Box& box, uint64_t) { boxes.push_back(box); });
+  std::vector<BoxRequest> requests;
+  for (const Box& box : boxes) {
+    const uint64_t bytes = Volume(box) / block * info.dtype.block_bytes;
+    requests.push_back({info.name, box, false, out.first(bytes)});
+    out = out.subspan(bytes);
+  }
+  return ReadBoxes(checkpoint, requests, verify, true);
 }
 
 Status ReadBoxes(const Checkpoint::Impl& checkpoint, std::span<const BoxRequest> requests,

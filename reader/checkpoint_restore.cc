@@ -124,7 +124,8 @@ class CheckpointRestorer {
     const std::string_view name = wanted_.tensor_names[i];
     const auto info = Find(i, name, Shape(i));
     if (!info) return {};
-    return {{info->name, reader::WholeBox(info->shape), 0, info->bytes}};
+    const auto frame = reader::FrameShape(info->shape, info->dtype.block_elements);
+    return {{info->name, reader::WholeBox(frame), 0, info->bytes}};
   }
 
   /// Boxes that fill the tensor; of pieces that hold the same elements the first.
@@ -135,9 +136,10 @@ class CheckpointRestorer {
       const auto piece = pieces.Get(p);
       const auto info = Find(i, piece->logical_name, piece->logical_shape);
       if (!info) continue;
-      reader::ForEachBox(*piece, [&](const reader::Box& box, uint64_t element_offset) {
+      const uint32_t block = info->dtype.block_elements;
+      reader::ForEachBox(*piece, block, [&](const reader::Box& box, uint64_t element_offset) {
         const auto in_bytes = [&](uint64_t elements) {
-          return elements / info->dtype.block_elements * info->dtype.block_bytes;
+          return elements / block * info->dtype.block_bytes;
         };
         const uint64_t begin = in_bytes(element_offset);
         const uint64_t bytes = in_bytes(reader::Volume(box));

@@ -11,14 +11,21 @@ namespace {
 
 /// Below, reading ahead in the page cache beats one direct read each.
 constexpr uint64_t kSmallRead = 256 * kKiB;
-constexpr uint64_t kBufferBytes = kChunkBytes + 2 * kPageBytes;
+/// What even the smallest chunk counts for: bounds how many there are.
+constexpr uint64_t kLeastHeld = 64 * kKiB;
+constexpr size_t kSpares = 16;
+
+/// Whole pages around `bytes` at any offset.
+uint64_t BufferBytes(uint64_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes + kPageBytes;
+}
 
 }  // namespace
 
 Result<std::shared_ptr<const ChunkCache::Chunk>> ChunkCache::Get(const Key& key,
                                                                  const io::InputFile& input,
                                                                  const StoredItem& item,
-                                                                 uint64_t offset, bool verify) {
+                                                                 uint64_t offset) {
   std::unique_lock lock(mutex_);
   if (const auto found = chunks_.find(key); found != chunks_.end()) {
     const Entry entry = found->second;
@@ -26,14 +33,17 @@ Result<std::shared_ptr<const ChunkCache::Chunk>> ChunkCache::Get(const Key& key,
     if (!entry->status_.ok()) return entry->status_;
     return std::shared_ptr<const Chunk>(entry);
   }
-  const Entry entry = Take();
+  const Entry entry = Take(BufferBytes(item.stored_length(key.chunk)));
   chunks_[key] = entry;
   order_.push_back(key);
   lock.unlock();
-  Status status = Fill(*entry, input, item, offset, key.chunk, verify);
+  Status status = Fill(*entry, input, item, offset, key);
   lock.lock();
   entry->status_ = status;
   entry->ready_ = true;
+  entry->held_ = std::max<uint64_t>(
+      kLeastHeld, entry->buffer_.bytes().size() + entry->scratch_.chunk.capacity());
+  held_ += entry->held_;
   changed_.notify_all();
   Trim();
   if (!status.ok()) return status;
@@ -41,11 +51,11 @@ Result<std::shared_ptr<const ChunkCache::Chunk>> ChunkCache::Get(const Key& key,
 }
 
 Status ChunkCache::Fill(Chunk& chunk, const io::InputFile& input, const StoredItem& item,
-                        uint64_t offset, uint32_t index, bool verify) {
-  if (chunk.buffer_.bytes().empty()) {
-    DSCKPT_ASSIGN_OR_RETURN(chunk.buffer_, AlignedBuffer::Allocate(kBufferBytes, kPageBytes));
+                        uint64_t offset, const Key& key) {
+  const uint64_t bytes = item.stored_length(key.chunk);
+  if (chunk.buffer_.bytes().size() < BufferBytes(bytes)) {
+    DSCKPT_ASSIGN_OR_RETURN(chunk.buffer_, AlignedBuffer::Allocate(BufferBytes(bytes), kPageBytes));
   }
-  const uint64_t bytes = item.stored_length(index);
   const uint64_t begin = offset / kPageBytes * kPageBytes;
   const auto stored = chunk.buffer_.bytes().subspan(offset - begin, bytes);
   if (bytes < kSmallRead) {
@@ -59,32 +69,42 @@ Status ChunkCache::Fill(Chunk& chunk, const io::InputFile& input, const StoredIt
       DSCKPT_RETURN_IF_ERROR(input.ReadAt(offset, stored));
     }
   }
-  DSCKPT_ASSIGN_OR_RETURN(chunk.raw_, RawChunk(item, index, stored, verify, chunk.scratch_));
+  DSCKPT_ASSIGN_OR_RETURN(chunk.raw_,
+                          RawChunk(item, key.chunk, stored, key.verified, chunk.scratch_));
   return Status();
 }
 
-/// Fresh memory costs page faults: that of chunks nobody holds any more is used again.
-ChunkCache::Entry ChunkCache::Take() {
+/// Fresh memory costs page faults: that of chunks nobody holds any more is used again, the smallest
+/// that has `bytes`.
+ChunkCache::Entry ChunkCache::Take(uint64_t bytes) {
   Trim();
-  for (Entry& spare : spare_) {
-    if (spare.use_count() != 1) continue;
-    std::swap(spare, spare_.back());
-    Entry entry = std::move(spare_.back());
-    spare_.pop_back();
-    entry->ready_ = false;
-    entry->status_ = Status();
-    return entry;
+  const auto size = [](const Entry& entry) { return entry->buffer_.bytes().size(); };
+  auto best = spare_.end();
+  for (auto spare = spare_.begin(); spare != spare_.end(); ++spare) {
+    if (spare->use_count() != 1 || size(*spare) < bytes) continue;
+    if (best == spare_.end() || size(*spare) < size(*best)) best = spare;
   }
-  return std::make_shared<Chunk>();
+  if (best == spare_.end()) return std::make_shared<Chunk>();
+  Entry entry = std::move(*best);
+  spare_.erase(best);
+  entry->ready_ = false;
+  entry->status_ = Status();
+  return entry;
 }
 
+/// The oldest go, but none that is still being read: those are no more than there are readers.
 void ChunkCache::Trim() {
-  while (order_.size() > capacity_) {
-    const auto found = chunks_.find(order_.front());
-    if (!found->second->ready_) return;  // Its reader is at work; whoever ends next trims.
+  for (auto key = order_.begin(); held_ > capacity_ && key != order_.end();) {
+    const auto found = chunks_.find(*key);
+    if (!found->second->ready_) {
+      ++key;
+      continue;
+    }
+    held_ -= found->second->held_;
     spare_.push_back(std::move(found->second));
+    if (spare_.size() > kSpares) spare_.erase(spare_.begin());
     chunks_.erase(found);
-    order_.pop_front();
+    key = order_.erase(key);
   }
 }
 

@@ -25,6 +25,8 @@ class ChunkCache {
  public:
   struct Key {
     uint32_t shard = 0, tensor = 0, chunk = 0;
+    /// Who wants it checked must not get what somebody else did not want checked.
+    bool verified = true;
     auto operator<=>(const Key&) const = default;
   };
   /// Raw bytes of one chunk; valid as long as the pointer is held.
@@ -39,24 +41,26 @@ class ChunkCache {
     std::span<const std::byte> raw_;
     Status status_;
     bool ready_ = false;
+    uint64_t held_ = 0;  // bytes that count while it is in the cache
   };
 
-  /// Holds `chunks` of them besides those in use.
-  explicit ChunkCache(size_t chunks) : capacity_(chunks) {}
+  /// Holds chunks in `bytes` of memory besides those in use: few large ones, or many small ones.
+  explicit ChunkCache(uint64_t bytes) : capacity_(bytes) {}
 
   /// Chunk `key.chunk` of `item`, which lies at `offset` in `input`.
   Result<std::shared_ptr<const Chunk>> Get(const Key& key, const io::InputFile& input,
-                                           const StoredItem& item, uint64_t offset, bool verify);
+                                           const StoredItem& item, uint64_t offset);
 
  private:
   using Entry = std::shared_ptr<Chunk>;
 
   static Status Fill(Chunk& chunk, const io::InputFile& input, const StoredItem& item,
-                     uint64_t offset, uint32_t index, bool verify);
-  Entry Take();
+                     uint64_t offset, const Key& key);
+  Entry Take(uint64_t bytes);
   void Trim();
 
-  const size_t capacity_;
+  const uint64_t capacity_;
+  uint64_t held_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<Key, Entry> chunks_;

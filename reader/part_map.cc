@@ -121,8 +121,38 @@ std::string BoxText(std::span<const Range> box) {
   return text += "]";
 }
 
-void ForEachBox(const OwnedPiece& piece,
+std::vector<int64_t> FrameShape(std::span<const int64_t> shape, uint32_t block_elements) {
+  if (shape.size() < 2 || shape.back() % block_elements == 0) return {shape.begin(), shape.end()};
+  return {static_cast<int64_t>(Volume(WholeBox(shape)))};
+}
+
+std::optional<Box> InFrame(const Box& box, std::span<const int64_t> shape,
+                           uint32_t block_elements) {
+  if (box.size() != shape.size() || FrameShape(shape, block_elements).size() == shape.size()) {
+    return box;
+  }
+  // Without gaps: rows of one element, then one range, then all of each dimension.
+  int64_t begin = 0;
+  bool cut = false;
+  for (size_t i = 0; i < box.size(); ++i) {
+    const int64_t size = box[i].end - box[i].begin;
+    if (cut && size != shape[i]) return std::nullopt;
+    cut = cut || size != 1;
+    begin = begin * shape[i] + box[i].begin;
+  }
+  return Box{{begin, begin + static_cast<int64_t>(Volume(box))}};
+}
+
+void ForEachBox(const OwnedPiece& piece, uint32_t block_elements,
                 const std::function<void(const Box& box, uint64_t element_offset)>& visit) {
+  if (FrameShape(piece.logical_shape, block_elements).size() != piece.logical_shape.size()) {
+    // Boxes are then whole: no others keep to byte boundaries.
+    const Range range = piece.form == Piece::Form::kFlat
+                            ? piece.flat
+                            : Range{0, static_cast<int64_t>(Volume(piece.box))};
+    if (range.begin < range.end) visit({range}, piece.element_offset);
+    return;
+  }
   if (piece.form == Piece::Form::kFlat) {
     FlatCutter(piece.logical_shape, piece.element_offset, visit)
         .Cut(static_cast<uint64_t>(piece.flat.begin), static_cast<uint64_t>(piece.flat.end));
@@ -133,11 +163,13 @@ void ForEachBox(const OwnedPiece& piece,
 
 PartMap::PartMap(const format::ManifestView& manifest, uint32_t logical_tensor) {
   const auto [first, last] = manifest.PiecesOf(logical_tensor);
+  const uint32_t block = manifest.dtypes[manifest.logical_dtype[logical_tensor]].block_elements;
+  shape_ = FrameShape(manifest.pieces.logical_shape(logical_tensor), block);
   parts_.reserve(last - first);
   for (uint32_t i = first; i < last; ++i) {
     const auto piece = manifest.pieces.Get(i);
     if (!piece) continue;  // What a later version added cannot be read, only missed.
-    ForEachBox(*piece, [&](const Box& box, uint64_t element_offset) {
+    ForEachBox(*piece, block, [&](const Box& box, uint64_t element_offset) {
       parts_.push_back({box, manifest.piece_shard[i], manifest.pieces.tensor[i], element_offset,
                         piece->replica_group});
     });

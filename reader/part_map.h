@@ -21,9 +21,16 @@ uint64_t Volume(std::span<const Range> box);               ///< In elements.
 Box WholeBox(std::span<const int64_t> shape);
 std::string BoxText(std::span<const Range> box);  ///< "[0:2, 4:8]"
 
+/// The shape that boxes of a logical tensor of `shape` are counted in: itself, or all elements in
+/// one dimension where rows are no whole blocks of a sub-byte dtype, so that a box of them could
+/// begin inside a byte.
+std::vector<int64_t> FrameShape(std::span<const int64_t> shape, uint32_t block_elements);
+/// `box` of a tensor of `shape`, which it fits, in its frame; nothing where it is no box there.
+std::optional<Box> InFrame(const Box& box, std::span<const int64_t> shape, uint32_t block_elements);
+
 /// The boxes that a piece consists of, each row-major and without gaps in the stored tensor from an
-/// element offset on. Empty ones are left out.
-void ForEachBox(const OwnedPiece& piece,
+/// element offset on, in the frame of its logical tensor. Empty ones are left out.
+void ForEachBox(const OwnedPiece& piece, uint32_t block_elements,
                 const std::function<void(const Box& box, uint64_t element_offset)>& visit);
 
 /// A box that lies row-major and without gaps in a stored tensor, from `element_offset` on.
@@ -46,6 +53,8 @@ class PartMap {
 
   PartMap(const format::ManifestView& manifest, uint32_t logical_tensor);
 
+  /// That of the frame.
+  std::span<const int64_t> shape() const { return shape_; }
   std::span<const Region> regions() const { return regions_; }
   const Box& box(const Region& region) const { return parts_[region.first].box; }
   std::span<const Part> copies(const Region& region) const {
@@ -58,6 +67,7 @@ class PartMap {
   void GroupCopies();
   void FindOverlaps();
 
+  std::vector<int64_t> shape_;
   std::vector<Part> parts_;  // By box.
   std::vector<Region> regions_;
   bool disjoint_ = true;

@@ -49,7 +49,7 @@ Result<Checkpoint> OpenInputs(const Options& options) {
 
 std::vector<std::string> InputFiles(const Checkpoint& checkpoint, const Options& options) {
   if (!checkpoint.has_manifest()) return options.inputs;
-  std::vector<std::string> files;
+  std::vector<std::string> files{checkpoint.path() + "/dsckpt.manifest"};
   for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
     files.push_back(checkpoint.path() + "/" + std::string(checkpoint.shard(i).name));
   }

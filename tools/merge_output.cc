@@ -1,15 +1,18 @@
 #include "tools/merge_output.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -18,6 +21,7 @@
 #include "tools/json.h"
 #include "tools/progress.h"
 #include "tools/save.h"
+#include "tools/survey.h"
 #include "tools/text.h"
 
 namespace dsckpt::tools {
@@ -42,6 +46,21 @@ Status Filesystem(const std::error_code& error, const std::string& what, const f
   return Status(StatusCode::kIoError, "cannot " + what + ": " + error.message())
       .WithErrno(error.value())
       .WithPath(path.string());
+}
+
+/// Without a slash behind it, which would leave no name.
+fs::path Absolute(const std::string& path) {
+  const fs::path whole = fs::absolute(path).lexically_normal();
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
+Status Sync(const fs::path& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Some file systems cannot sync a directory.
+  const bool synced = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP);
+  const std::error_code error(errno, std::generic_category());
+  if (fd >= 0) close(fd);
+  return synced ? Status() : Filesystem(error, "sync", path);
 }
 
 std::string Name(const MergePlan& plan, const MergeTarget& target, size_t file) {
@@ -71,13 +90,14 @@ Status WriteOneFile(Console& console, const MergeInput& input, const MergeTarget
 
 /// A checkpoint directory: its manifest makes it appear whole.
 Status WriteCheckpoint(Console& console, const MergeInput& input, const MergeTarget& target) {
+  // Before engine and writer: a refused save may still read from those of its shards that began.
+  std::vector<std::unique_ptr<MergeProvider>> providers;
   DSCKPT_ASSIGN_OR_RETURN(const auto engine, Engine::Create(MergeEngine()));
-  const fs::path path = fs::absolute(target.path).lexically_normal();
+  const fs::path path = Absolute(target.path);
   CheckpointWriterOptions options;
   options.run_directory = path.parent_path().string();
   options.standalone = true;
   DSCKPT_ASSIGN_OR_RETURN(const auto writer, CheckpointWriter::Create(*engine, options));
-  std::vector<std::unique_ptr<MergeProvider>> providers;
   std::vector<ShardSource> shards;
   for (size_t file = 0; file < input.plan.file_count(); ++file) {
     providers.push_back(std::make_unique<MergeProvider>(ProviderFor(input, target, file)));
@@ -108,8 +128,8 @@ Status WriteHuggingFaceIndex(const MergeInput& input, const MergeTarget& target,
                                  input.plan.total_bytes());
   text += "  \"weight_map\": {";
   bool first = true;
-  for (uint32_t i = 0; i < input.checkpoint.tensor_count(); ++i) {
-    for (size_t file = 0; file < input.plan.file_count(); ++file) {
+  for (size_t file = 0; file < input.plan.file_count(); ++file) {
+    for (uint32_t i = 0; i < input.checkpoint.tensor_count(); ++i) {
       // Of tied names a safetensors file holds the smallest; the others are in its metadata.
       if (!input.plan.chosen(file)[i] || input.plan.owner(i) != i) continue;
       text += fmt::format("{}\n    {}: {}", first ? "" : ",",
@@ -122,7 +142,7 @@ Status WriteHuggingFaceIndex(const MergeInput& input, const MergeTarget& target,
   std::ofstream out(path, std::ios::binary);
   out << text;
   out.close();
-  if (out) return Status();
+  if (out) return Sync(path);
   return Status(StatusCode::kIoError, "cannot write the index of the shards")
       .WithPath(path.string());
 }
@@ -135,15 +155,22 @@ Status Publish(const fs::path& made, const fs::path& path) {
   if (exists) fs::rename(path, old, error);
   if (error) return Filesystem(error, "move the old output away", path);
   fs::rename(made, path, error);
-  if (error) return Filesystem(error, "give the output its name", path);
+  if (error) {
+    std::error_code ignored;  // The first error says more.
+    if (exists) fs::rename(old, path, ignored);
+    return Filesystem(error, "give the output its name", path);
+  }
+  Status synced = Sync(path.parent_path());
+  if (!synced.ok()) return Status(StatusCode::kDurabilityUnknown, synced.message());
   if (exists) fs::remove_all(old, error);
   return Status();
 }
 
 Status WriteHuggingFace(Console& console, const MergeInput& input, const MergeTarget& target) {
-  const fs::path path = fs::absolute(target.path).lexically_normal();
+  const fs::path path = Absolute(target.path);
   const fs::path made = path.string() + fmt::format(".incomplete-{}", getpid());
   std::error_code error;
+  fs::remove_all(made, error);  // Of a killed process that had this one's id.
   fs::create_directory(made, error);
   if (error) return Filesystem(error, "make the directory", made);
   DSCKPT_ASSIGN_OR_RETURN(const auto engine, Engine::Create(MergeEngine()));
@@ -154,13 +181,47 @@ Status WriteHuggingFace(Console& console, const MergeInput& input, const MergeTa
                               provider, OptionsFor(target), input.plan.bytes(file));
   }
   if (status.ok()) status = WriteHuggingFaceIndex(input, target, made / kHuggingFaceIndex);
+  if (status.ok()) status = Sync(made);
   if (status.ok()) status = Publish(made, path);
   if (!status.ok()) fs::remove_all(made, error);
   return status;
 }
 
-bool SameFile(const struct stat& a, const struct stat& b) {
-  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+/// Whether `path`, as named or where its links lead, is the file or directory `output` or lies
+/// anywhere in it. `seen`: directories that are known not to.
+bool IsInside(const std::string& path, const struct stat& output, std::set<fs::path>& seen) {
+  std::error_code unknown;
+  for (fs::path at : {fs::absolute(path).lexically_normal(), fs::canonical(path, unknown)}) {
+    while (!at.empty() && seen.insert(at).second) {
+      struct stat info {};
+      if (stat(at.c_str(), &info) == 0 && info.st_dev == output.st_dev &&
+          info.st_ino == output.st_ino) {
+        return true;
+      }
+      at = at.parent_path();
+    }
+  }
+  return false;
+}
+
+/// Something in the directory that no merge wrote, and that would go with the old output.
+std::string ForeignEntry(const MergeTarget& target) {
+  std::set<std::string, std::less<>> known;
+  const auto old = target.safetensors ? Result<Checkpoint>(Checkpoint())
+                                      : Checkpoint::Open(target.path, kAtOnce);
+  for (uint32_t i = 0; old.ok() && old->valid() && i < old->shard_count(); ++i) {
+    known.insert(std::string(old->shard(i).name));
+  }
+  const std::string_view mark = target.safetensors ? kHuggingFaceIndex : kManifest;
+  const std::string_view begin = target.safetensors ? "model-" : "shard-";
+  const std::string_view end = target.safetensors ? ".safetensors" : ".dsckpt";
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(target.path, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool ours = name == mark || (name.starts_with(begin) && name.ends_with(end));
+    if (!ours && known.count(name) == 0) return name;
+  }
+  return "";
 }
 
 }  // namespace
@@ -170,13 +231,17 @@ Status CheckMergeTarget(const MergeTarget& target, const std::vector<std::string
     return Status(code, target.path + " " + why).WithPath(target.path);
   };
   struct stat output {};
-  if (stat(target.path.c_str(), &output) != 0) return Status();
+  if (stat(target.path.c_str(), &output) != 0) {
+    std::error_code unknown;
+    const fs::path parent = Absolute(target.path).parent_path();
+    if (fs::is_directory(parent, unknown)) return Status();
+    return Status(StatusCode::kNotFound, "cannot write '" + target.path + "': the directory '" +
+                                             parent.string() + "' does not exist; create it first")
+        .WithPath(target.path);
+  }
+  std::set<fs::path> seen;
   for (const std::string& input : inputs) {
-    struct stat info {};
-    struct stat parent {};
-    const std::string directory = fs::absolute(input).lexically_normal().parent_path().string();
-    if ((stat(input.c_str(), &info) == 0 && SameFile(info, output)) ||
-        (stat(directory.c_str(), &parent) == 0 && SameFile(parent, output))) {
+    if (IsInside(input, output, seen)) {
       return refuse(StatusCode::kInvalidArgument,
                     "is the input " + input +
                         " or holds it: an input is never overwritten; name "
@@ -197,6 +262,11 @@ Status CheckMergeTarget(const MergeTarget& target, const std::vector<std::string
   if (target.directory && !fs::exists(mark)) {
     return refuse(StatusCode::kAlreadyExists, "is a directory without " + mark.filename().string() +
                                                   ", no earlier output of this kind: not replaced");
+  }
+  if (const std::string foreign = target.directory ? ForeignEntry(target) : ""; !foreign.empty()) {
+    return refuse(StatusCode::kAlreadyExists, "also holds '" + foreign +
+                                                  "', which no merge wrote: not replaced; move "
+                                                  "that away, or name another output");
   }
   return Status();
 }

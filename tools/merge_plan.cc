@@ -179,7 +179,9 @@ void MergeProvider::DescribeObject(Description& description, const Key& key,
   ObjectSource source;
   source.media_type = info->media_type;
   source.encoding = info->encoding;
-  source.write = [file = *shard, name = object.name](Sink& sink) {
+  // Opened again then: a descriptor for each rank's object would be too many.
+  source.write = [this, from = object.shard, name = object.name](Sink& sink) -> Status {
+    DSCKPT_ASSIGN_OR_RETURN(const File file, checkpoint_.OpenShard(from));
     return file.ReadObject(name, sink);
   };
   description.Object(key, source);

@@ -1,7 +1,9 @@
 #include "tools/merge_tree.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
+#include <complex>
 #include <utility>
 
 namespace dsckpt::tools {
@@ -15,6 +17,23 @@ bool IsContainer(NodeKind kind) {
 }
 
 bool IsTensor(NodeKind kind) { return kind == NodeKind::kTensor || kind == NodeKind::kAlias; }
+
+/// Equal in every bit: a NaN is what it is.
+bool SameValue(const Value& a, const Value& b) {
+  const auto bits = [](double number) { return std::bit_cast<uint64_t>(number); };
+  if (a.index() != b.index()) return false;
+  if (const auto* const x = std::get_if<double>(&a)) return bits(*x) == bits(std::get<double>(b));
+  if (const auto* const x = std::get_if<std::complex<double>>(&a)) {
+    const auto& y = std::get<std::complex<double>>(b);
+    return bits(x->real()) == bits(y.real()) && bits(x->imag()) == bits(y.imag());
+  }
+  return a == b;
+}
+
+template <typename OwnedKey>
+std::string KeyText(const OwnedKey& key) {
+  return key.is_int ? std::to_string(key.integer) : key.text;
+}
 
 /// Reads decimal that prints back to the same text.
 bool ParseInt(std::string_view text, int64_t* value) {
@@ -111,19 +130,30 @@ Status MergedTree::Place(TreeNode& into, const OwnedKey& key, const Node& from, 
   DSCKPT_ASSIGN_OR_RETURN(const bool same, SameLeaf(*there, from, file));
   if (same) return Status();
   ++rank_specific_;
-  TreeNode* parent = &RankContainer(checkpoint_.shard(shard).rank);
-  for (size_t i = 0; i + 1 < path_.size(); ++i) {
-    TreeNode* const next = parent->Find(path_[i]);
-    parent = next != nullptr ? next : &parent->Append(path_[i]);
+  std::vector<OwnedKey> path{{false, 0, std::string(kRanks)},
+                             {true, checkpoint_.shard(shard).rank, ""}};
+  path.insert(path.end(), path_.begin(), path_.end() - 1);
+  TreeNode* parent = &root_;
+  for (const OwnedKey& step : path) {
+    TreeNode* const next = parent->Find(step);
+    parent = next != nullptr ? next : &parent->Append(step);
+    if (parent->is_container()) continue;
+    return Status(StatusCode::kAlreadyExists,
+                  "what differs from rank to rank goes below '" + std::string(kRanks) +
+                      "', but the state has a leaf '" + KeyText(step) +
+                      "' in the way there: rename that leaf and save again")
+        .WithPath(file.path());
   }
   if (parent->Find(path_.back()) != nullptr) return Status();  // Several shards of one rank.
   return Fill(parent->Append(path_.back()), from, shard, file);
 }
 
 Result<bool> MergedTree::SameLeaf(const TreeNode& there, const Node& from, const File& file) const {
-  if (IsTensor(there.kind) || IsTensor(from.kind())) return there.kind == from.kind();
+  if (IsTensor(there.kind) || IsTensor(from.kind())) {
+    return IsTensor(there.kind) && IsTensor(from.kind());
+  }
   if (there.kind != from.kind() || there.tag != from.tag()) return false;
-  if (from.kind() != NodeKind::kObject) return there.value == from.value();
+  if (from.kind() != NodeKind::kObject) return SameValue(there.value, from.value());
   DSCKPT_ASSIGN_OR_RETURN(const File other, checkpoint_.OpenShard(there.object.shard));
   DSCKPT_ASSIGN_OR_RETURN(const ObjectInfo before, other.FindObject(there.object.name));
   DSCKPT_ASSIGN_OR_RETURN(const ObjectInfo now, file.FindObject(from.item_name()));
@@ -148,15 +178,6 @@ Status MergedTree::Fill(TreeNode& leaf, const Node& from, uint32_t shard, const 
   return Status();
 }
 
-MergedTree::TreeNode& MergedTree::RankContainer(uint32_t rank) {
-  const OwnedKey ranks{false, 0, std::string(kRanks)};
-  TreeNode* const all = root_.Find(ranks);
-  TreeNode& container = all != nullptr ? *all : root_.Append(ranks);
-  const OwnedKey number{true, rank, ""};
-  TreeNode* const one = container.Find(number);
-  return one != nullptr ? *one : container.Append(number);
-}
-
 Status MergedTree::PlaceTensors() {
   for (uint32_t i = 0; i < checkpoint_.tensor_count() && !flat_; ++i) {
     if (!placed_[i] && !InsertPath(i)) flat_ = true;
@@ -173,7 +194,9 @@ bool MergedTree::InsertPath(uint32_t tensor) {
     const size_t slash = rest.find('/');
     const std::string_view segment = rest.substr(0, slash);
     OwnedKey key;
-    key.is_int = ParseInt(segment, &key.integer);
+    int64_t number = 0;
+    key.is_int = ParseInt(segment, &number);
+    if (key.is_int) key.integer = number;
     if (!key.is_int && !Unescape(segment, &key.text)) return false;
     TreeNode* const next = node->Find(key);
     if (slash == std::string_view::npos) {
@@ -206,7 +229,8 @@ void MergedTree::Emit(Description& description, const TreeNode& node, const Key&
   // A list of which a part is left out would count anew: then its positions become keys.
   bool gapless = node.kind != NodeKind::kDict;
   for (size_t i = 0; i < node.children.size() && gapless; ++i) {
-    gapless = node.children[i]->key.integer == static_cast<int64_t>(i) &&
+    const OwnedKey& position = node.children[i]->key;
+    gapless = position.is_int && position.integer == static_cast<int64_t>(i) &&
               Wanted(*node.children[i], chosen, rest);
   }
   description.Begin(gapless ? node.kind : NodeKind::kDict, key, node.tag);

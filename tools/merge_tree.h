@@ -74,7 +74,6 @@ class MergedTree {
                const File& file);
   Result<bool> SameLeaf(const TreeNode& there, const Node& from, const File& file) const;
   Status Fill(TreeNode& leaf, const Node& from, uint32_t shard, const File& file);
-  TreeNode& RankContainer(uint32_t rank);
   Status AddFlat(uint32_t shard, const File& file);
   bool InsertPath(uint32_t tensor);
   void Emit(Description& description, const TreeNode& node, const Key& key,

@@ -66,6 +66,7 @@ class PathList {
     }
   }
   const std::vector<std::string>& files() const { return files_; }
+  const std::vector<Status>& problems() const { return problems_; }
   int exit_code() const { return exit_code_; }
 
  private:
@@ -73,8 +74,22 @@ class PathList {
     const auto run = RunDirectory::Open(path);
     if (!run.ok()) return Fail(console, run.status());
     for (const RunEntry& entry : run->checkpoints()) Add(console, run->path() + "/" + entry.name);
+    for (const auto& [name, why] : run->strays()) AddStray(console, run->path() + "/" + name);
     if (!run->checkpoints().empty()) return;
     Fail(console, Status(StatusCode::kIncomplete, "no complete checkpoint").WithPath(path));
+  }
+
+  /// Checkpoints do not count for a run when they are bad; here they matter. Foreign files do not,
+  /// nor what a commit leaves behind.
+  void AddStray(Console& console, const std::string& path) {
+    for (const char* const mark : {".incomplete-", ".removed-", ".replaced-"}) {
+      if (path.find(mark, path.rfind('/')) != std::string::npos) return;
+    }
+    if (IsDirectory(path)) {
+      if (IsCheckpointDirectory(path)) AddCheckpoint(console, path);
+    } else if (ExitCodeFor(File::Open(path).status().code()) == kExitNo) {
+      files_.push_back(path);
+    }
   }
 
   void AddCheckpoint(Console& console, const std::string& path) {
@@ -96,10 +111,12 @@ class PathList {
 
   void Fail(Console& console, const Status& status) {
     console.Note(Sentence(status));
+    problems_.push_back(status);
     exit_code_ = Worse(exit_code_, ExitCodeFor(status.code()));
   }
 
   std::vector<std::string> files_;
+  std::vector<Status> problems_;
   int exit_code_ = kExitOk;
 };
 
@@ -213,6 +230,17 @@ int RunJson(Console& console, const Options& options) {
   json.Key("files").BeginArray(JsonWriter::Layout::kLines);
   for (size_t i = 0; i < outcomes.size(); ++i) WriteOutcome(json, paths.files()[i], outcomes[i]);
   json.End();
+  if (!paths.problems().empty()) {
+    // Of checkpoints as wholes: missing shards, gaps, copies that differ.
+    json.Key("checkpoint_problems").BeginArray(JsonWriter::Layout::kLines);
+    for (const Status& problem : paths.problems()) {
+      json.BeginObject();
+      json.Key("path").String(problem.path());
+      WriteErrorMembers(json, problem);
+      json.End();
+    }
+    json.End();
+  }
   json.End();
   return code;
 }

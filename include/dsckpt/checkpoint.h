@@ -112,8 +112,8 @@ class Checkpoint {
 
   /// Bytes [offset, offset + out.size()) of a logical tensor's row-major image, checked as by
   /// Read(). For going through whole tensors in steps, from several threads: chunks that
-  /// neighbouring steps share are read once, in memory of 64 MiB. Sub-byte dtypes: `offset` and
-  /// size are of whole blocks. `verify` off: checksums are not looked at.
+  /// neighbouring steps share are read once, in memory of 64 MiB. `verify` off: checksums are not
+  /// looked at.
   Status ReadBytes(uint32_t tensor, uint64_t offset, std::span<std::byte> out,
                    bool verify = true) const;
 

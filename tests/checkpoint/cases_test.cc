@@ -1,9 +1,12 @@
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "dsckpt/checkpoint.h"
+#include "dsckpt/checkpoint_writer.h"
 #include "dsckpt/engine.h"
 #include "tests/catch.h"
 #include "tests/checkpoint/job.h"
@@ -249,7 +252,7 @@ TEST_CASE("going through a tensor in steps") {
     }
     CHECK((out == expected));
   }
-  CHECK(checkpoint->ReadBytes(0, 2, std::span(out).first(4)).code() ==
+  CHECK(checkpoint->ReadBytes(0, out.size() - 2, std::span(out).first(4)).code() ==
         StatusCode::kInvalidArgument);
   // A flipped bit in what a step needs is found.
   std::string bytes = ReadWholeFile(paths[2]);
@@ -258,4 +261,105 @@ TEST_CASE("going through a tensor in steps") {
   const auto broken = OpenAll(paths);
   REQUIRE(broken.ok());
   CHECK(broken->ReadBytes(0, 0, out).code() == StatusCode::kCorrupt);
+}
+
+TEST_CASE("sub-byte tensors whose rows are no whole bytes: flat ranges, boxes without gaps") {
+  const TempDir dir;
+  std::vector<std::string> paths;
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    paths.push_back(dir / std::to_string(rank));
+    Local local{"part", DType::kF4, {2}, {}, {}, {static_cast<std::byte>(0x21 + rank * 0x22)}};
+    local.pieces.push_back({.logical_name = "w",
+                            .logical_shape = {2, 3},
+                            .form = Piece::Form::kFlat,
+                            .flat = {2 * rank, 2 * rank + 2}});
+    Save(paths.back(), {local});
+  }
+  const auto checkpoint = OpenAll(paths);
+  REQUIRE(checkpoint.ok());
+  CHECK(checkpoint->CheckCoverage(0).ok());
+  CHECK(checkpoint->CompareCopies(0).ok());
+  const std::vector<std::byte> all{std::byte{0x21}, std::byte{0x43}, std::byte{0x65}};
+  std::vector<std::byte> out(3);
+  const Status whole = checkpoint->Read({.name = "w", .whole = true, .out = out});
+  INFO(whole.ToString());
+  CHECK(whole.ok());
+  CHECK((out == all));
+  const Range box[] = {{0, 2}, {0, 3}};
+  std::fill(out.begin(), out.end(), std::byte{});
+  CHECK(checkpoint->Read({.name = "w", .box = box, .out = out}).ok());
+  CHECK((out == all));
+  std::byte one{};
+  CHECK(checkpoint->ReadBytes(0, 1, std::span(&one, 1)).ok());
+  CHECK(one == all[1]);
+  const Range row[] = {{1, 2}, {0, 3}};
+  CHECK(checkpoint->Read({.name = "w", .box = row, .out = std::span(&one, 1)}).code() ==
+        StatusCode::kInvalidArgument);
+  const Range outside[] = {{0, 3}, {0, 3}};
+  CHECK(checkpoint->Read({.name = "w", .box = outside, .out = out}).code() ==
+        StatusCode::kInvalidArgument);
+  std::vector<Local> back{{"w", DType::kF4, {2, 3}, {}, {}, std::vector<std::byte>(3)}};
+  CHECK(checkpoint->Restore(*job::Provider(back)).ok());
+  CHECK((back[0].memory == all));
+}
+
+TEST_CASE("ReadBytes: any byte range, also inside a block of elements") {
+  const TempDir dir;
+  std::vector<std::byte> bytes(12);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 17);
+  Save(dir / "a", {Local{"w", DType::kF6E2M3, {4, 4}, {}, {}, bytes}});
+  const auto checkpoint = Checkpoint::Open(dir / "a");
+  REQUIRE(checkpoint.ok());
+  for (size_t begin = 0; begin <= bytes.size(); ++begin) {
+    for (size_t end = begin; end <= bytes.size(); ++end) {
+      std::vector<std::byte> out(end - begin);
+      REQUIRE(checkpoint->ReadBytes(0, begin, out).ok());
+      CHECK(std::equal(out.begin(), out.end(), bytes.begin() + static_cast<std::ptrdiff_t>(begin)));
+    }
+  }
+}
+
+TEST_CASE("ReadBytes: what one caller read unchecked is checked for the next") {
+  const TempDir dir;
+  Save(dir / "a", {Rows(4, 4, 0, 4, 0)});
+  const auto file = File::Open(dir / "a");
+  REQUIRE(file.ok());
+  std::string image = ReadWholeFile(dir / "a");
+  image[file->tensor(0).offset] ^= 1;
+  WriteWholeFile(dir / "a", image);
+  const auto checkpoint = Checkpoint::Open(dir / "a");
+  REQUIRE(checkpoint.ok());
+  std::vector<std::byte> out(64);
+  CHECK(checkpoint->ReadBytes(0, 0, out, false).ok());
+  CHECK(checkpoint->ReadBytes(0, 0, out, true).code() == StatusCode::kCorrupt);
+}
+
+TEST_CASE("a slice opens only the shards that hold it, of 64") {
+  const TempDir dir;
+  std::vector<std::unique_ptr<StateProvider>> providers;
+  std::vector<ShardSource> sources;
+  std::vector<std::vector<Local>> locals(64);
+  for (int64_t i = 0; i < 64; ++i) {
+    auto& mine = locals[static_cast<size_t>(i)];
+    mine = {Rows(256, 2, 4 * i, 4 * i + 4, static_cast<float>(8 * i))};
+    providers.push_back(job::Provider(mine));
+    sources.push_back({"s" + std::to_string(i), providers.back().get()});
+  }
+  {
+    const auto engine = Engine::Create({.pool_bytes = kMiB});
+    REQUIRE(engine.ok());
+    const auto writer = CheckpointWriter::Create(**engine, {.run_directory = dir.path()});
+    REQUIRE(writer.ok());
+    const auto handle = (*writer)->Save(1, sources, {.name = "c"});
+    REQUIRE(handle.ok());
+    REQUIRE(handle->WaitDurable().ok());
+  }
+  const auto checkpoint = Checkpoint::Open(dir / "c");
+  REQUIRE(checkpoint.ok());
+  CHECK(checkpoint->open_shard_count() == 0);
+  std::vector<std::byte> out(size_t{6} * 4);
+  const Range box[] = {{101, 107}, {1, 2}};  // Rows of shards 25 and 26.
+  REQUIRE(checkpoint->Read({.name = "w", .box = box, .out = out}).ok());
+  CHECK(FromBytes(out) == std::vector<float>{203, 205, 207, 209, 211, 213});
+  CHECK(checkpoint->open_shard_count() == 2);
 }

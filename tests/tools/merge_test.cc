@@ -1,9 +1,18 @@
+#include <sys/resource.h>
+
+#include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "dsckpt/checkpoint.h"
+#include "dsckpt/checkpoint_writer.h"
 #include "dsckpt/dsckpt.h"
 #include "tests/catch.h"
 #include "tests/checkpoint/job.h"
@@ -283,4 +292,256 @@ TEST_CASE("ls: a run's checkpoints and its strays") {
   // A broken latest falls back to what is complete.
   WriteWholeFile(dir / "run/latest", "../../etc\n");
   CHECK(RunDirectory::Open(dir / "run")->Latest()->step() == 7);
+}
+
+namespace {
+
+/// Commands started while it lives have so many descriptors.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(rlim_t most) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit few{std::min(most, before_.rlim_max), before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_;
+};
+
+void SaveTree(const std::string& path, const std::function<void(Description&)>& describe) {
+  const Status status = SaveFile(path, *MakeProvider(describe), {}, {.pool_bytes = kMiB});
+  INFO(status.ToString());
+  REQUIRE(status.ok());
+}
+
+void AddFloats(Description& d, const Key& key, const float* data, int64_t count,
+               std::span<const Piece> pieces = {}) {
+  const int64_t shape[] = {count};
+  TensorSource source;
+  source.data = data;
+  source.dtype = DType::kF32;
+  source.shape = shape;
+  source.capture = Capture::kUntilFence;
+  source.pieces = pieces;
+  d.Tensor(key, source);
+}
+
+}  // namespace
+
+TEST_CASE("C45: an input is safe as a manifest, deep inside the output, and through a link") {
+  const Job job(404);
+  const TempDir dir;
+  const Strings shards = WriteShards(job, 2, dir);
+  REQUIRE(Merge(shards, {"-o", dir / "c", "--shards", "2"}).code == 0);
+  const std::string manifest = ReadWholeFile(dir / "c/dsckpt.manifest");
+  CHECK(Merge({dir / "c"}, {"-o", dir / "c/dsckpt.manifest", "--force"}).code == 2);
+  CHECK(ReadWholeFile(dir / "c/dsckpt.manifest") == manifest);
+
+  const std::string shard = std::string(Checkpoint::Open(dir / "c")->shard(0).name);
+  std::filesystem::create_symlink(dir / ("c/" + shard), dir / "link");
+  CHECK(Merge({dir / "link"}, {"-o", dir / "c", "--shards", "1", "--force"}).code == 2);
+  std::filesystem::create_directories(dir / "c/deep/er");
+  std::filesystem::copy_file(shards[0], dir / "c/deep/er/s");
+  CHECK(Merge({dir / "c/deep/er/s"}, {"-o", dir / "c", "--shards", "1", "--force"}).code == 2);
+  CHECK(std::filesystem::exists(dir / "c/deep/er/s"));
+  CHECK(ReadWholeFile(dir / "c/dsckpt.manifest") == manifest);
+}
+
+TEST_CASE("merge --force does not take along what no merge wrote") {
+  const Job job(405);
+  const TempDir dir;
+  const Strings shards = WriteShards(job, 2, dir);
+  const bool safetensors = GENERATE(false, true);
+  const Strings how{"-o",
+                    dir / "out",
+                    "--shards",
+                    "2",
+                    "--force",
+                    "--format",
+                    safetensors ? "safetensors" : "dsckpt"};
+  REQUIRE(Merge(shards, how).code == 0);
+  REQUIRE(Merge(shards, how).code == 0);
+  WriteWholeFile(dir / "out/config.json", "{}");
+  const Outcome outcome = Merge(shards, how);
+  CHECK(outcome.code == 2);
+  CHECK(Contains(outcome.err, "config.json"));
+  CHECK(std::filesystem::exists(dir / "out/config.json"));
+}
+
+TEST_CASE("merge: a slash behind the output's name changes nothing; its parent must stand") {
+  const Job job(406);
+  const TempDir dir;
+  const Strings shards = WriteShards(job, 2, dir);
+  CHECK(Merge(shards, {"-o", dir / "out/", "--shards", "2"}).code == 0);
+  CHECK(std::filesystem::exists(dir / "out/dsckpt.manifest"));
+  CHECK(Merge(shards, {"-o", dir / "hf/", "--shards", "2", "--format", "safetensors"}).code == 0);
+  CHECK(std::filesystem::exists(dir / "hf/model.safetensors.index.json"));
+  CHECK(Merge(shards, {"-o", dir / "no/out", "--shards", "2"}).code == 2);
+  CHECK(!std::filesystem::exists(dir / "no"));
+}
+
+TEST_CASE("merge: tied names and NaN leaves of several ranks are the same on all") {
+  const TempDir dir;
+  const float w[] = {1, 2, 3, 4};
+  for (const char* name : {"a", "b"}) {
+    SaveTree(dir / name, [&](Description& d) {
+      AddFloats(d, "wte", w, 4);
+      AddFloats(d, "lm_head", w, 4);
+      d.Leaf("loss", Value(std::nan("")));
+    });
+  }
+  const Outcome outcome = Merge({dir / "a", dir / "b"}, {"-o", dir / "out", "--json"});
+  INFO(outcome.err);
+  REQUIRE(outcome.code == 0);
+  CHECK(Json::parse(outcome.out)["rank_specific"] == 0);
+  CHECK(!File::Open(dir / "out")->tree()->Find("ranks"));
+}
+
+TEST_CASE("merge: a leaf called ranks does not swallow what ranks hold differently") {
+  const TempDir dir;
+  for (const int64_t rank : {0, 1}) {
+    SaveTree(dir / std::to_string(rank), [&](Description& d) {
+      d.Leaf("ranks", Value(int64_t{2}));
+      d.Leaf("seed", Value(rank));
+    });
+  }
+  const Outcome outcome = Merge({dir / "0", dir / "1"}, {"-o", dir / "out"});
+  CHECK(outcome.code == 2);
+  CHECK(Contains(outcome.err, "'ranks'"));
+  CHECK(!std::filesystem::exists(dir / "out"));
+}
+
+TEST_CASE("merge: logical tensors of a flat buffer find their containers") {
+  const TempDir dir;
+  const float flat[] = {0, 1, 2, 3};
+  const OwnedPiece pieces[] = {
+      {.logical_name = "0th/w", .logical_shape = {2}, .form = Piece::Form::kFlat, .flat = {0, 2}},
+      {.logical_name = "list/foo",
+       .logical_shape = {2},
+       .form = Piece::Form::kFlat,
+       .flat = {0, 2},
+       .element_offset = 2}};
+  const Piece views[] = {pieces[0].view(), pieces[1].view()};
+  SaveTree(dir / "a", [&](Description& d) {
+    d.Begin(NodeKind::kDict, "0th");
+    d.Leaf("n", Value(int64_t{5}));
+    d.End();
+    d.Begin(NodeKind::kList, "list");
+    d.End();
+    AddFloats(d, "flat", flat, 4, views);
+  });
+  REQUIRE(Merge({dir / "a"}, {"-o", dir / "out"}).code == 0);
+  const auto file = File::Open(dir / "out");
+  REQUIRE(file.ok());
+  CHECK(file->FindTensor("0th/w").ok());
+  CHECK(file->FindTensor("list/foo").ok());
+  const auto container = file->tree()->Find("0th");
+  REQUIRE(container);
+  CHECK(container->Find("n").has_value());
+  CHECK(container->Find("w").has_value());
+}
+
+TEST_CASE("merge: objects of 300 ranks with 128 descriptors") {
+  const TempDir dir;
+  Strings shards;
+  for (int rank = 0; rank < 300; ++rank) {
+    shards.push_back(dir / std::to_string(rank));
+    const std::string rng = "rank " + std::to_string(rank);
+    SaveTree(shards.back(),
+             [&](Description& d) { d.Object("rng", {.bytes = rng.data(), .size = rng.size()}); });
+  }
+  const FewDescriptors few(128);
+  const Outcome outcome = Merge(shards, {"-o", dir / "out"});
+  INFO(outcome.err);
+  REQUIRE(outcome.code == 0);
+  CHECK(File::Open(dir / "out")->FindObject("ranks/299/rng").ok());
+}
+
+TEST_CASE("C50: 100,000 small tensors in a few shards, with 256 descriptors") {
+  const TempDir dir;
+  constexpr int kTensors = 100000, kShards = 4;
+  std::vector<uint16_t> memory(size_t{kTensors} * 4);
+  std::iota(memory.begin(), memory.end(), uint16_t{0});
+  const int64_t shape[] = {4};
+  std::vector<std::unique_ptr<StateProvider>> providers;
+  std::vector<ShardSource> sources;
+  for (int shard = 0; shard < kShards; ++shard) {
+    providers.push_back(MakeProvider([&, shard](Description& d) {
+      for (int i = shard; i < kTensors; i += kShards) {
+        TensorSource source;
+        source.data = memory.data() + size_t{4} * static_cast<size_t>(i);
+        source.dtype = DType::kBF16;
+        source.shape = shape;
+        source.capture = Capture::kUntilFence;
+        d.Tensor("t" + std::to_string(i), source);
+      }
+    }));
+    sources.push_back({"s" + std::to_string(shard), providers.back().get()});
+  }
+  const FewDescriptors few(256);
+  {
+    const auto engine = Engine::Create({.pool_bytes = 8 * kMiB});
+    REQUIRE(engine.ok());
+    const auto writer = CheckpointWriter::Create(**engine, {.run_directory = dir.path()});
+    REQUIRE(writer.ok());
+    const auto handle = (*writer)->Save(1, sources, {.name = "c"});
+    REQUIRE(handle.ok());
+    REQUIRE(handle->WaitDurable().ok());
+  }
+  const Outcome inspect = RunTool({"inspect", dir / "c", "--json"});
+  CHECK(inspect.code == 0);
+  CHECK(Json::parse(inspect.out)["tensors"].size() == kTensors);
+  CHECK(RunTool({"verify", dir / "c"}).code == 0);
+  REQUIRE(Merge({dir / "c"}, {"-o", dir / "one"}).code == 0);
+  REQUIRE(Merge({dir / "c"}, {"-o", dir / "three", "--shards", "3"}).code == 0);
+  const auto one = File::Open(dir / "one");
+  REQUIRE(one.ok());
+  CHECK(one->tensor_count() == kTensors);
+  for (const int i : {0, 12345, kTensors - 1}) {
+    const auto view = one->View("t" + std::to_string(i));
+    REQUIRE(view.ok());
+    CHECK(std::memcmp(view->bytes().data(), memory.data() + size_t{4} * static_cast<size_t>(i),
+                      8) == 0);
+  }
+}
+
+TEST_CASE("verify: bad checkpoints of a run count, though the run does not list them") {
+  const TempDir dir;
+  const Job job(407);
+  const Strings shards = WriteShards(job, 2, dir);
+  std::filesystem::create_directory(dir / "run");
+  REQUIRE(Merge(shards, {"-o", dir / "run/good", "--shards", "2"}).code == 0);
+  WriteWholeFile(dir / "run/notes.txt", "notes");
+  std::filesystem::copy(dir / "run/good", dir / "run/bad.incomplete-1");
+  std::filesystem::remove(dir / ("run/bad.incomplete-1/" +
+                                 std::string(Checkpoint::Open(dir / "run/good")->shard(0).name)));
+  REQUIRE(RunTool({"verify", dir / "run"}).code == 0);
+  std::string what;
+  SECTION("a missing shard") {
+    std::filesystem::rename(dir / "run/bad.incomplete-1", dir / "run/bad");
+    what = "is missing";
+  }
+  SECTION("a broken manifest") {
+    std::filesystem::create_directory(dir / "run/bad");
+    std::string bytes = ReadWholeFile(dir / "run/good/dsckpt.manifest");
+    bytes[bytes.size() / 2] ^= 1;
+    WriteWholeFile(dir / "run/bad/dsckpt.manifest", bytes);
+    what = "checksum";
+  }
+  const Outcome outcome = RunTool({"verify", dir / "run", "--json"});
+  CHECK(outcome.code == 1);
+  const Json report = Json::parse(outcome.out);
+  CHECK(report["ok"] == false);
+  REQUIRE(report["checkpoint_problems"].size() == 1);
+  CHECK(Contains(report["checkpoint_problems"][0]["message"], what));
+}
+
+TEST_CASE("verify: a truncated single-file checkpoint of a run counts") {
+  const TempDir dir;
+  SaveRank(dir / "good", 0, true);
+  REQUIRE(RunTool({"verify", dir.path()}).code == 0);
+  WriteWholeFile(dir / "cut", ReadWholeFile(dir / "good").substr(0, 5000));
+  CHECK(RunTool({"verify", dir.path()}).code == 1);
 }
