@@ -16,6 +16,7 @@ same directory, and nothing else may use the disk or the GPU meanwhile.
 import argparse
 import json
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -104,17 +105,21 @@ def async_save(state, path, stager=None):
 
 def staged_save(state, path, device):
     # One a save, outside of the time: PyTorch 2.11 empties a stager with its first use.
-    stager = make_stager(device)
+    stager = make_stager(device, sum(tensor.nbytes for tensor in state.values()))
     times = async_save(state, path, stager)
     stager.close()
     return times
 
 
-def make_stager(device):
+def make_stager(device, total):
     from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
     if device == "cuda":
-        return DefaultStager()
+        # The default is shared memory; more of it than there is would end the process.
+        shared = shutil.disk_usage("/dev/shm").free > total + total // 10
+        if not shared:
+            print("compare_torch.py: /dev/shm is too small: staged elsewhere", file=sys.stderr)
+        return DefaultStager(StagingOptions(use_shared_memory=shared))
     # Pinned memory and copies that do not block need a GPU.
     return DefaultStager(
         StagingOptions(
@@ -176,6 +181,8 @@ def measure(state, options):
                 continue
             finally:
                 settle(path)
+            # At once: a run that is stopped keeps what it has measured.
+            print(f"round {turn}, {name}: " + ", ".join(f"{t:.4f}" for t in times), file=sys.stderr)
             if turn > 0:
                 samples.setdefault(name, []).append(times)
     return samples, failed
@@ -209,6 +216,9 @@ def main():
     if options.device == "cuda" and not torch.cuda.is_available():
         sys.exit("compare_torch.py: PyTorch finds no GPU here")
 
+    # DefaultStager keeps a file open for each tensor, more than the usual limit allows.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     state = mixed_tensors(options.bytes, options.tensors, options.device)
     samples, failed = measure(state, options)
     where = torch.cuda.get_device_name() if options.device == "cuda" else "CPU"

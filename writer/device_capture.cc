@@ -94,7 +94,6 @@ void DeviceCapture::Drain(const Part& part, Stream stream) {
 
 Status DeviceCapture::BeginWindows() {
   for (const auto& [device, part] : parts_) {
-    queues_.RegisterPool(device);
     DSCKPT_RETURN_IF_ERROR(OrderAfterProducers(device, part.queue->copy));
     DSCKPT_RETURN_IF_ERROR(OrderAfterProducers(device, part.queue->gather));
   }
@@ -164,6 +163,8 @@ void DeviceCapture::Add(uint32_t described, uint64_t begin, std::span<std::byte>
 
 Status DeviceCapture::EnqueuePart(Part& part, std::vector<Mark>& marks) {
   const int device = part.queue->device;
+  // Not before: it takes long, and a snapshot does without.
+  queues_.RegisterPool(device);
   const auto small =
       std::stable_partition(part.added.begin(), part.added.end(),
                             [](const Piece& piece) { return piece.bytes > kSmallPieceBytes; });
@@ -215,7 +216,7 @@ Status DeviceCapture::Read(uint32_t described, uint64_t begin, std::span<std::by
   const int device = part.queue->device;
   {
     // Encoders read from several threads: their copies and marks must not mix.
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(read_mutex_);
     if (!std::exchange(part.read_ready, true)) {
       DSCKPT_RETURN_IF_ERROR(OrderAfterProducers(device, part.queue->read));
     }

@@ -82,9 +82,8 @@ class DeviceCapture {
     bool reads_sources = false;  // Added pieces that no snapshot holds.
     std::vector<Piece> snapshot;
     bool used_at_save = false;
-    // Guarded by mutex_.
-    bool read_ready = false;  // `read` waits for the producers.
-    // Marks that fences wait for.
+    bool read_ready = false;  // `read` waits for the producers. Guarded by read_mutex_.
+    // Marks that fences wait for. Guarded by mutex_.
     Event last_copy, last_gather, last_at_save, last_snapshot;
   };
 
@@ -113,6 +112,9 @@ class DeviceCapture {
   std::vector<Producer> producers_;
   std::map<int, Part> parts_;               // By device.
   std::vector<const std::byte*> snapshot_;  // By position in the description; null: not there.
+  /// Of its own: a copy to memory that is not pinned blocks until it is done, and before that until
+  /// the producers are. Never held together with mutex_.
+  std::mutex read_mutex_;
   std::mutex mutex_;
   // Guarded by mutex_.
   uint64_t landed_ = 0;     // Windows.

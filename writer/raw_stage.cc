@@ -84,8 +84,10 @@ io::WindowPool::Window RawStage::Acquire() {
   uint64_t waited_ns = 0;
   const auto window = job_.core.pool->Acquire(io::WindowPool::Use::kRaw, &waited_ns);
   // A snapshot on the device makes capture independent of the pool.
-  if (job_.capture_ns == 0) job_.window_stall_ns += waited_ns;
-  job_.core.counters.window_stall_ns += waited_ns;
+  if (job_.capture_ns == 0) {
+    job_.window_stall_ns += waited_ns;
+    job_.core.counters.window_stall_ns += waited_ns;
+  }
   return window;
 }
 

@@ -253,6 +253,34 @@ TEST_CASE("a fence for a group lets its update run before later copies") {
   CheckFilled(dir / "f", kOld);
 }
 
+TEST_CASE("a fence for a group does not wait while an encoder reads another") {
+  FakeRig rig;
+  const TempDir dir;
+  const Queue stream(rig, 0);
+  const Tensors lazy(rig, 0, {300'000}), packed(rig, 0, {300'000});
+  State state;
+  lazy.Register(state, stream.get(), {}, "a/");
+  packed.Register(state, stream.get(), {.encoding = Encoding::kZstd}, "b/");
+  const auto engine = MakeEngine({.pool_bytes = 8 * kMiB, .window_bytes = kMiB});
+  const auto open = rig.Hold(0, stream.get());
+  rig.FillLater(0, stream.get(), lazy.block.data(), lazy.block.bytes(), kOld);
+  rig.FillLater(0, stream.get(), packed.block.data(), packed.block.bytes(), kOld);
+  std::atomic<int> waiting{0};
+  rig.OnHostWait([&] {
+    ++waiting;
+    waiting.notify_all();
+  });
+  const SaveHandle save = MustSave(*engine, dir / "f", state);
+  // The encoder's worker, whose memory is not pinned, and the thread that waits for windows.
+  for (int now; (now = waiting) < 2;) waiting.wait(now);
+  Check(engine->FenceOnStream(stream.get(), "a/"));
+  rig.FillLater(0, stream.get(), lazy.block.data(), lazy.block.bytes(), kNew);
+  CHECK(!save.progress().captured);
+  open();
+  Check(save.WaitDurable());
+  CheckFilled(dir / "f", kOld);
+}
+
 TEST_CASE("with a snapshot no update waits for the bus or for storage") {
   FakeRig rig;
   const TempDir dir;

@@ -170,6 +170,8 @@ class FakeDevices final : public io::DeviceBackend {
     if (fail_copies) return Status(StatusCode::kIoError, "simulated failure of a copy");
     DSCKPT_RETURN_IF_ERROR(Step());
     PushCopy(device, stream, {{from, to.data(), to.size()}});
+    // As on a device.
+    if (!IsRegistered(to)) static_cast<void>(Drain(device, stream));
     return Status();
   }
   Status CopyToDevice(int device, Stream stream, void* to,
@@ -251,6 +253,13 @@ class FakeDevices final : public io::DeviceBackend {
     const int call = calls++;
     if (fail_from < 0 || call < fail_from) return Status();
     return Status(StatusCode::kIoError, "simulated failure");
+  }
+  bool IsRegistered(std::span<const std::byte> memory) {
+    std::lock_guard lock(mutex_);
+    return std::any_of(registered.begin(), registered.end(), [&](const auto& range) {
+      return range.data() <= memory.data() &&
+             memory.data() + memory.size() <= range.data() + range.size();
+    });
   }
   void PushCopy(int device, Stream stream, std::vector<Piece> pieces) {
     ++copies_in_flight;
