@@ -122,9 +122,13 @@ Status MergedTree::Walk(TreeNode& into, const Node& from, uint32_t shard, const 
 
 Status MergedTree::Place(TreeNode& into, const OwnedKey& key, const Node& from, uint32_t shard,
                          const File& file) {
+  TreeNode* there = into.Find(key);
+  // The same place is the same name: most leaves of most ranks.
+  if (there != nullptr && there->kind == NodeKind::kTensor && IsTensor(from.kind())) {
+    return Status();
+  }
   // Stored tensors that are no logical tensor, as flat buffers, show through their pieces alone.
   if (IsTensor(from.kind()) && !checkpoint_.FindTensor(from.item_name()).ok()) return Status();
-  TreeNode* there = into.Find(key);
   if (there == nullptr) return Fill(into.Append(key), from, shard, file);
   if (there->is_container() && there->kind == from.kind()) return Walk(*there, from, shard, file);
   DSCKPT_ASSIGN_OR_RETURN(const bool same, SameLeaf(*there, from, file));

@@ -306,6 +306,7 @@ TEST_CASE("with a snapshot no update waits for the bus or for storage") {
   CheckFilled(dir / "f", kOld);
   Check(engine->WaitDurable());
   CHECK(engine->statistics().suggested_pool_bytes <= 4 * kMiB);
+  CHECK(engine->statistics().window_stall.count() == 0);
 }
 
 TEST_CASE("snapshots of all, some and none of the state, step after step") {
