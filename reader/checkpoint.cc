@@ -10,6 +10,7 @@
 #include "dsckpt/limits.h"
 #include "format/names.h"
 #include "io/directory.h"
+#include "io/workers.h"
 #include "reader/box.h"
 #include "reader/checkpoint_impl.h"
 #include "reader/file_impl.h"
@@ -18,6 +19,7 @@ namespace dsckpt {
 
 namespace {
 
+constexpr size_t kOpeners = 8;
 constexpr auto kRetryPause = std::chrono::milliseconds(50);
 
 DTypeInfo DescribeDType(const format::DTypeRecord& record) {
@@ -76,19 +78,32 @@ Status OpenDirectory(Checkpoint::Impl& impl) {
   return Status();
 }
 
+Status DescribeShard(Checkpoint::Impl& impl, const std::string& path, uint32_t shard,
+                     format::ManifestColumns& out) {
+  DSCKPT_ASSIGN_OR_RETURN(const File file, File::Open(path, impl.options.file));
+  const auto& footer = file.impl().footer;
+  auto part = format::ManifestOfShard(
+      {path, shard, file.file_bytes(), footer.index_bytes, footer.index_xxh3_64},
+      file.impl().index);
+  if (!part.ok()) return Status(part.status()).WithPath(path);
+  out = std::move(part).value();
+  std::lock_guard lock(impl.mutex);
+  impl.shards.Put(shard, file);
+  return Status();
+}
+
 /// A manifest as if the group had written one.
 Status DescribeShards(Checkpoint::Impl& impl, std::span<const std::string> paths) {
-  std::vector<format::ManifestColumns> parts;
-  for (uint32_t i = 0; i < paths.size(); ++i) {
-    DSCKPT_ASSIGN_OR_RETURN(const File file, File::Open(paths[i], impl.options.file));
-    const auto& footer = file.impl().footer;
-    auto part = format::ManifestOfShard(
-        {paths[i], i, file.file_bytes(), footer.index_bytes, footer.index_xxh3_64},
-        file.impl().index);
-    if (!part.ok()) return Status(part.status()).WithPath(paths[i]);
-    parts.push_back(std::move(part).value());
-    impl.shards.Put(i, file);
+  std::vector<format::ManifestColumns> parts(paths.size());
+  std::vector<Status> outcomes(paths.size());
+  {
+    // Of many small files most of the time is waiting for storage.
+    io::Workers workers(static_cast<int>(std::min<size_t>(paths.size(), kOpeners)), "dsckpt-open");
+    for (uint32_t i = 0; i < paths.size(); ++i) {
+      workers.Run([&, i] { outcomes[i] = DescribeShard(impl, paths[i], i, parts[i]); });
+    }
   }
+  for (Status& outcome : outcomes) DSCKPT_RETURN_IF_ERROR(std::move(outcome));
   std::vector<format::ManifestView> views;
   for (const auto& part : parts) views.push_back(format::ViewOf(part));
   DSCKPT_ASSIGN_OR_RETURN(format::ManifestColumns merged, format::MergeManifests(views));
