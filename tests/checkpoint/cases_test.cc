@@ -2,6 +2,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,8 @@ using job::Local;
 namespace {
 
 std::vector<std::byte> Floats(const std::vector<float>& values) {
-  std::vector<std::byte> bytes(values.size() * 4);
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
 }
 
 std::vector<float> FromBytes(const std::vector<std::byte>& bytes) {
