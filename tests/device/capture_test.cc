@@ -485,7 +485,8 @@ TEST_CASE("a tensor across neighbouring windows is one copy a flight") {
     const int before = rig.copies();
     Check(MustSave(*engine, dir / "f", state).WaitDurable());
     CHECK(rig.copies() - before >= 24);
-    CHECK(rig.copies() - before <= 26);
+    // A window that comes back late breaks a row in two. Without rows it would be one a window: 384.
+    CHECK(rig.copies() - before <= 2 * 24);
     tensors.CheckFile(dir / "f", image);
   }
 }
