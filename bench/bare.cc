@@ -53,58 +53,30 @@ class Ring {
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
-  // Keeps kDepth of `count` blocks in flight, in order: `bytes_of(block)` of them each,
-  // `prepare(sqe, block, slot)`. A slot is free again when its block has completed.
+  // Keeps kDepth of `count` blocks in flight, in order: `bytes_of(block)` of them each. A block is
+  // what `prepare(next, block, slot)` makes with requests from `next()`, all but the last of them
+  // linked; its slot is free again when the last has completed.
   template <typename BytesOf, typename Prepare>
   int Run(uint64_t count, BytesOf bytes_of, Prepare prepare) {
     if (error_ != 0) return error_;
     std::vector<unsigned> free_slots;
     for (unsigned i = 0; i < kDepth; ++i) free_slots.push_back(i);
     uint64_t next = 0;
+    bool reads = false;  // What blocks end with.
     while (next < count || free_slots.size() < kDepth) {
       while (next < count && !free_slots.empty()) {
-        io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
-        prepare(sqe, next, free_slots.back());
-        sqe->user_data = (bytes_of(next) << 8) | free_slots.back();
+        io_uring_sqe* last = nullptr;
+        prepare(
+            [&] {
+              last = io_uring_get_sqe(&ring_);
+              last->user_data = kNotLast;
+              return last;
+            },
+            next, free_slots.back());
+        reads = last->opcode == IORING_OP_READ;
+        last->user_data = (bytes_of(next) << 8) | free_slots.back();
         free_slots.pop_back();
         ++next;
-      }
-      if (const int submitted = io_uring_submit_and_wait(&ring_, 1); submitted < 0) {
-        return -submitted;
-      }
-      io_uring_cqe* cqe = nullptr;
-      while (io_uring_peek_cqe(&ring_, &cqe) == 0) {
-        const int done = cqe->res;
-        const uint64_t wanted = cqe->user_data >> 8;
-        free_slots.push_back(static_cast<unsigned>(cqe->user_data & 0xFF));
-        io_uring_cqe_seen(&ring_, cqe);
-        if (done < 0) return -done;
-        // A local disk completes whole blocks; the last read may end at the end of the file.
-        const bool last_read = next == count && RoundedUp(done) == wanted;
-        if (static_cast<uint64_t>(done) != wanted && !last_read) return EIO;
-      }
-    }
-    return 0;
-  }
-
-  // The same with two requests a block, the second after the first: user_data 0 marks the first.
-  template <typename Prepare>
-  int RunLinked(uint64_t total, uint64_t block, Prepare prepare) {
-    if (error_ != 0) return error_;
-    std::vector<unsigned> free_slots;
-    for (unsigned i = 0; i < kDepth; ++i) free_slots.push_back(i);
-    uint64_t next = 0;
-    while (next < total || free_slots.size() < kDepth) {
-      while (next < total && !free_slots.empty()) {
-        const uint64_t bytes = std::min(block, total - next);
-        io_uring_sqe* const first = io_uring_get_sqe(&ring_);
-        io_uring_sqe* const second = io_uring_get_sqe(&ring_);
-        prepare(first, second, next, bytes, free_slots.back());
-        first->flags |= IOSQE_IO_LINK;
-        first->user_data = 0;
-        second->user_data = (bytes << 8) | free_slots.back();
-        free_slots.pop_back();
-        next += bytes;
       }
       if (const int submitted = io_uring_submit_and_wait(&ring_, 1); submitted < 0) {
         return -submitted;
@@ -115,15 +87,19 @@ class Ring {
         const uint64_t mark = cqe->user_data;
         io_uring_cqe_seen(&ring_, cqe);
         if (done < 0) return -done;
-        if (mark == 0) continue;
+        if (mark == kNotLast) continue;
         free_slots.push_back(static_cast<unsigned>(mark & 0xFF));
-        if (static_cast<uint64_t>(done) != mark >> 8) return EIO;
+        const uint64_t wanted = mark >> 8;
+        // A local disk completes whole blocks; the last read may end at the end of the file.
+        const bool last_read = reads && next == count && RoundedUp(done) == wanted;
+        if (static_cast<uint64_t>(done) != wanted && !last_read) return EIO;
       }
     }
     return 0;
   }
 
  private:
+  static constexpr uint64_t kNotLast = 0;  // Blocks are not empty.
   static uint64_t RoundedUp(int done) {
     return (static_cast<uint64_t>(done) + kPageBytes - 1) / kPageBytes * kPageBytes;
   }
@@ -145,8 +121,8 @@ Status BareWriteEach(const std::string& path, std::span<const std::span<const st
   uint64_t offset = 0;
   const int error = ring.Run(
       pieces.size(), [&](uint64_t piece) { return pieces[piece].size(); },
-      [&](io_uring_sqe* sqe, uint64_t piece, unsigned) {
-        io_uring_prep_write(sqe, file.get(), pieces[piece].data(),
+      [&](auto request, uint64_t piece, unsigned) {
+        io_uring_prep_write(request(), file.get(), pieces[piece].data(),
                             static_cast<unsigned>(pieces[piece].size()), offset);
         offset += pieces[piece].size();
       });
@@ -177,10 +153,10 @@ Status BareRead(const std::string& path, std::span<std::byte> out) {
   };
   const int error =
       ring.Run((total + kReadBytes - 1) / kReadBytes, bytes_of,
-               [&](io_uring_sqe* sqe, uint64_t block, unsigned slot) {
+               [&](auto request, uint64_t block, unsigned slot) {
                  std::byte* to = out.data() + (in_place ? block : slot) * kReadBytes;
-                 io_uring_prep_read(sqe, file.get(), to, static_cast<unsigned>(bytes_of(block)),
-                                    block * kReadBytes);
+                 io_uring_prep_read(request(), file.get(), to,
+                                    static_cast<unsigned>(bytes_of(block)), block * kReadBytes);
                });
   return error == 0 ? Status() : Failure("read", error, path);
 }
@@ -201,14 +177,20 @@ Status BareCopy(const std::vector<std::string>& from, const std::string& to) {
       return Failure("fallocate", errno, to);
     }
     Ring ring;
-    const int error = ring.RunLinked(
-        total, kReadBytes,
-        [&](io_uring_sqe* read, io_uring_sqe* write, uint64_t offset, uint64_t count,
-            unsigned slot) {
-          std::byte* const at = memory->bytes().data() + slot * kReadBytes;
-          io_uring_prep_read(read, in.get(), at, static_cast<unsigned>(count), offset);
-          io_uring_prep_write(write, out.get(), at, static_cast<unsigned>(count), begin + offset);
-        });
+    const auto bytes_of = [&](uint64_t block) {
+      return std::min(kReadBytes, total - block * kReadBytes);
+    };
+    const int error =
+        ring.Run((total + kReadBytes - 1) / kReadBytes, bytes_of,
+                 [&](auto request, uint64_t block, unsigned slot) {
+                   std::byte* const at = memory->bytes().data() + slot * kReadBytes;
+                   const uint64_t offset = block * kReadBytes;
+                   const auto count = static_cast<unsigned>(bytes_of(block));
+                   io_uring_sqe* const read = request();
+                   io_uring_prep_read(read, in.get(), at, count, offset);
+                   read->flags |= IOSQE_IO_LINK;
+                   io_uring_prep_write(request(), out.get(), at, count, begin + offset);
+                 });
     if (error != 0) return Failure("copy", error, path);
     begin += total;
   }

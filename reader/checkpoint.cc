@@ -22,12 +22,6 @@ namespace {
 constexpr size_t kOpeners = 8;
 constexpr auto kRetryPause = std::chrono::milliseconds(50);
 
-DTypeInfo DescribeDType(const format::DTypeRecord& record) {
-  const auto code = static_cast<DType>(record.code);
-  if (const auto known = FindDType(code)) return *known;
-  return {code, record.bits, record.block_elements, record.block_bytes, "unknown", false, false};
-}
-
 /// What a lagging shared file system may show for a moment.
 bool MayPass(const Status& status) {
   return status.code() == StatusCode::kNotFound || status.error_number() == ESTALE;
@@ -48,7 +42,7 @@ auto Retry(std::chrono::milliseconds limit, Attempt&& attempt) {
 
 void Finish(Checkpoint::Impl& impl) {
   for (const format::DTypeRecord& record : impl.manifest.dtypes) {
-    impl.dtypes.push_back(DescribeDType(record));
+    impl.dtypes.push_back(reader::DescribeDType(record));
   }
   impl.touched.resize(impl.manifest.shard_count());
 }
@@ -140,6 +134,11 @@ Status reader::CheckShard(const File& file, const ShardInfo& expected) {
       .WithPath(file.path());
 }
 
+ShardInfo Checkpoint::Impl::Shard(uint32_t i) const {
+  return {manifest.shard_names[i], manifest.shard_rank[i], manifest.shard_file_bytes[i],
+          manifest.shard_index_bytes[i], manifest.shard_index_xxh3_64[i]};
+}
+
 Result<File> Checkpoint::Impl::OpenOnce(uint32_t shard) const {
   const std::string& file_path = shard_paths[shard];
   if (has_manifest) {
@@ -159,10 +158,7 @@ Result<File> Checkpoint::Impl::OpenOnce(uint32_t shard) const {
   }
   DSCKPT_ASSIGN_OR_RETURN(File file, File::Open(file_path, options.file));
   if (has_manifest) {
-    const ShardInfo expected{manifest.shard_names[shard], manifest.shard_rank[shard],
-                             manifest.shard_file_bytes[shard], manifest.shard_index_bytes[shard],
-                             manifest.shard_index_xxh3_64[shard]};
-    DSCKPT_RETURN_IF_ERROR(reader::CheckShard(file, expected));
+    DSCKPT_RETURN_IF_ERROR(reader::CheckShard(file, Shard(shard)));
   }
   return file;
 }
@@ -255,11 +251,7 @@ std::string_view Checkpoint::attempt() const { return impl_->manifest.attempt; }
 uint32_t Checkpoint::ranks() const { return impl_->manifest.ranks; }
 uint32_t Checkpoint::shard_count() const { return impl_->manifest.shard_count(); }
 
-ShardInfo Checkpoint::shard(uint32_t i) const {
-  const format::ManifestView& manifest = impl_->manifest;
-  return {manifest.shard_names[i], manifest.shard_rank[i], manifest.shard_file_bytes[i],
-          manifest.shard_index_bytes[i], manifest.shard_index_xxh3_64[i]};
-}
+ShardInfo Checkpoint::shard(uint32_t i) const { return impl_->Shard(i); }
 
 Result<File> Checkpoint::OpenShard(uint32_t shard) const { return impl_->OpenShard(shard); }
 

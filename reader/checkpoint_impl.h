@@ -73,6 +73,7 @@ struct Checkpoint::Impl {
   mutable std::vector<bool> touched;  // by shard: opened at some time
   mutable reader::ChunkCache chunks{kCachedChunkBytes};
 
+  ShardInfo Shard(uint32_t i) const;
   Result<File> OpenShard(uint32_t shard) const;
   bool IsOpen(uint32_t shard) const;
   std::shared_ptr<const reader::PartMap> Parts(uint32_t tensor) const;

@@ -240,13 +240,9 @@ class CheckpointRestorer {
   }
 
   void MatchAttributes() {
-    const auto& nodes = wanted_.attributes.nodes;
-    // The root, then one leaf an attribute.
     for (uint32_t i = 0; i < wanted_.attribute_restores.size(); ++i) {
       if (!wanted_.attribute_restores[i]) continue;
-      const uint64_t range = nodes[i + 1].key;
-      const std::string_view name = std::string_view(wanted_.attributes.heap)
-                                        .substr(static_cast<uint32_t>(range), range >> 32);
+      const std::string_view name = reader::AttributeName(wanted_, i);
       bool found = false;
       for (const File& file : files_) {
         auto value = file.Attribute(name);

@@ -46,6 +46,13 @@ struct File::Impl {
 
 namespace reader {
 
+/// What the registry says; for codes it lacks, what the file says. Parsers have checked that both
+/// agree.
+DTypeInfo DescribeDType(const format::DTypeRecord& record);
+
+/// Name of attribute `position` of a description.
+std::string_view AttributeName(const Description::Data& description, uint32_t position);
+
 /// First and last bytes of a file, as format::Classify wants them.
 struct FileEnds {
   std::vector<std::byte> head, tail;

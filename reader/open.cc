@@ -15,6 +15,12 @@ Status InFile(Status status, const io::InputFile& input) {
   return std::move(status).WithPath(input.path());
 }
 
+DTypeInfo DescribeDType(const format::DTypeRecord& record) {
+  const auto code = static_cast<DType>(record.code);
+  if (const auto known = FindDType(code)) return *known;
+  return {code, record.bits, record.block_elements, record.block_bytes, "unknown", false, false};
+}
+
 Result<FileEnds> ReadEnds(const io::InputFile& input) {
   const uint64_t size = input.size();
   FileEnds ends;
@@ -58,14 +64,6 @@ Status LoadSafetensorsIndex(File::Impl& impl) {
   impl.columns = std::move(read.columns);
   impl.index = format::ViewOf(*impl.columns);
   return Status();
-}
-
-/// What the registry says; for codes it lacks, what the file says. The parser has checked that both
-/// agree.
-DTypeInfo DescribeDType(const format::DTypeRecord& record) {
-  const auto code = static_cast<DType>(record.code);
-  if (const auto known = FindDType(code)) return *known;
-  return {code, record.bits, record.block_elements, record.block_bytes, "unknown", false, false};
 }
 
 TreeData TreeOf(const format::IndexView& index, const format::TreeView& tree) {

@@ -138,13 +138,9 @@ class Restorer {
 
   void MatchAttributes() {
     const auto stored = file_.attributes();
-    const auto& nodes = wanted_.attributes.nodes;
     std::vector<bool> seen(stored ? stored->size() : 0);
-    // The root, then one leaf an attribute.
     for (uint32_t i = 0; i < wanted_.attribute_restores.size(); ++i) {
-      const uint64_t range = nodes[i + 1].key;
-      const std::string_view name = std::string_view(wanted_.attributes.heap)
-                                        .substr(static_cast<uint32_t>(range), range >> 32);
+      const std::string_view name = reader::AttributeName(wanted_, i);
       const bool found = FindAttribute(stored, name, i, seen);
       if (!found && wanted_.attribute_restores[i]) not_in_file_.Add(name);
     }
@@ -192,6 +188,13 @@ class Restorer {
 };
 
 }  // namespace
+
+std::string_view reader::AttributeName(const Description::Data& description, uint32_t position) {
+  // The root, then one leaf an attribute.
+  const uint64_t range = description.attributes.nodes[position + 1].key;
+  return std::string_view(description.attributes.heap)
+      .substr(static_cast<uint32_t>(range), range >> 32);
+}
 
 Status File::Restore(const StateProvider& provider, const RestoreOptions& options) const {
   Description description;

@@ -54,10 +54,15 @@ bool Contains(const std::string& name, std::string_view part) {
   return name.find(part) != std::string::npos;
 }
 
-std::string WhyNot(const std::string& name, const Status& status) {
+/// What only a commit leaves behind, by its name; null: something else.
+const char* LeftOver(const std::string& name) {
   if (Contains(name, ".incomplete-")) return "an attempt that was not completed";
   if (Contains(name, ".replaced-")) return "what a newer checkpoint of this name replaced";
   if (Contains(name, ".removed-")) return "about to be removed";
+  return nullptr;
+}
+
+std::string WhyNot(const std::string& name, const Status& status) {
   if (status.code() != StatusCode::kIncomplete) return status.message();
   if (status.path().ends_with("/" + name)) return "a directory without a manifest";
   return "incomplete: " + status.path() + ": " + status.message();
@@ -92,13 +97,15 @@ Result<RunDirectory> RunDirectory::Open(const std::string& path) {
   run.latest_name_ = ReadLatest(run.path_);
   for (const std::string& name : names) {
     if (name == "latest" || name.starts_with(".")) continue;
-    const bool leftover = Contains(name, ".incomplete-") || Contains(name, ".replaced-") ||
-                          Contains(name, ".removed-");
+    if (const char* const left_over = LeftOver(name)) {
+      run.strays_.emplace_back(name, left_over);
+      continue;
+    }
     auto entry = Examine(run.path_, name);
-    if (entry.ok() && !leftover) {
+    if (entry.ok()) {
       run.checkpoints_.push_back(std::move(entry).value());
     } else {
-      run.strays_.emplace_back(name, WhyNot(name, entry.ok() ? Status() : entry.status()));
+      run.strays_.emplace_back(name, WhyNot(name, entry.status()));
     }
   }
   std::sort(run.checkpoints_.begin(), run.checkpoints_.end(),

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "tools/merge_plan.h"
 #include "tools/merge_tree.h"
 #include "tools/save.h"
+#include "tools/survey.h"
 #include "tools/text.h"
 
 namespace dsckpt::tools {
@@ -31,13 +31,8 @@ struct Options {
   bool dry_run = false;
 };
 
-/// The CLI waits for no lagging file system: what is not there is missing.
-const CheckpointOptions kAtOnce{.file = {.map = false}, .retry = std::chrono::milliseconds(0)};
-
 Result<Checkpoint> OpenInputs(const Options& options) {
-  std::error_code unknown;
-  const bool directory = std::filesystem::is_directory(options.inputs[0], unknown);
-  if (!directory) return Checkpoint::OpenShards(options.inputs, kAtOnce);
+  if (!IsDirectory(options.inputs[0])) return Checkpoint::OpenShards(options.inputs, kAtOnce);
   if (options.inputs.size() > 1) {
     return Status(StatusCode::kInvalidArgument,
                   "merge takes one checkpoint directory or any number of shards, not " +

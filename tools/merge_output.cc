@@ -30,7 +30,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kManifest = "dsckpt.manifest";
 constexpr const char* kHuggingFaceIndex = "model.safetensors.index.json";
 constexpr auto kPoll = std::chrono::milliseconds(50);
 
@@ -212,7 +211,7 @@ std::string ForeignEntry(const MergeTarget& target) {
   for (uint32_t i = 0; old.ok() && old->valid() && i < old->shard_count(); ++i) {
     known.insert(std::string(old->shard(i).name));
   }
-  const std::string_view mark = target.safetensors ? kHuggingFaceIndex : kManifest;
+  const std::string_view mark = target.safetensors ? kHuggingFaceIndex : kManifestName;
   const std::string_view begin = target.safetensors ? "model-" : "shard-";
   const std::string_view end = target.safetensors ? ".safetensors" : ".dsckpt";
   std::error_code error;
@@ -258,7 +257,7 @@ Status CheckMergeTarget(const MergeTarget& target, const std::vector<std::string
   }
   if (!target.force) return refuse(StatusCode::kAlreadyExists, "exists: --force replaces it");
   const fs::path mark =
-      fs::path(target.path) / (target.safetensors ? kHuggingFaceIndex : kManifest);
+      fs::path(target.path) / (target.safetensors ? kHuggingFaceIndex : kManifestName);
   if (target.directory && !fs::exists(mark)) {
     return refuse(StatusCode::kAlreadyExists, "is a directory without " + mark.filename().string() +
                                                   ", no earlier output of this kind: not replaced");

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tools/interrupt.h"
+#include "tools/survey.h"
 
 namespace dsckpt::tools {
 
@@ -20,15 +21,6 @@ bool SamePieces(const std::vector<PieceLocation>& a, const std::vector<PieceLoca
                x.piece.box == y.piece.box && x.piece.flat == y.piece.flat &&
                x.piece.element_offset == y.piece.element_offset;
       });
-}
-
-uint64_t Elements(const OwnedPiece& piece) {
-  if (piece.form == Piece::Form::kFlat) {
-    return static_cast<uint64_t>(piece.flat.end - piece.flat.begin);
-  }
-  uint64_t elements = 1;
-  for (const Range& range : piece.box) elements *= static_cast<uint64_t>(range.end - range.begin);
-  return elements;
 }
 
 bool SameShape(const LogicalTensorInfo& a, const LogicalTensorInfo& b) {
@@ -60,7 +52,7 @@ Status MergePlan::FoldTies(const Checkpoint& checkpoint) {
     const auto pieces = checkpoint.Pieces(i);
     pieces_ += pieces.size();
     for (const PieceLocation& piece : pieces) {
-      stored_bytes_ += Elements(piece.piece) / info.dtype.block_elements * info.dtype.block_bytes;
+      stored_bytes_ += PieceBytes(info, piece.piece);
     }
     if (pieces.empty() || info.bytes == 0) continue;
     auto& candidates =

@@ -10,21 +10,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kManifest = "dsckpt.manifest";
-
-uint64_t Elements(const OwnedPiece& piece) {
-  if (piece.form == Piece::Form::kFlat) {
-    return static_cast<uint64_t>(piece.flat.end - piece.flat.begin);
-  }
-  uint64_t elements = 1;
-  for (const Range& range : piece.box) elements *= static_cast<uint64_t>(range.end - range.begin);
-  return elements;
-}
-
 std::vector<std::string> Strays(const Checkpoint& checkpoint) {
   std::vector<std::string> strays;
   if (!checkpoint.has_manifest()) return strays;
-  std::set<std::string, std::less<>> known{kManifest};
+  std::set<std::string, std::less<>> known{kManifestName};
   for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
     known.insert(std::string(checkpoint.shard(i).name));
   }
@@ -39,6 +28,16 @@ std::vector<std::string> Strays(const Checkpoint& checkpoint) {
 
 }  // namespace
 
+uint64_t PieceBytes(const LogicalTensorInfo& tensor, const OwnedPiece& piece) {
+  uint64_t elements = 1;
+  if (piece.form == Piece::Form::kFlat) {
+    elements = static_cast<uint64_t>(piece.flat.end - piece.flat.begin);
+  } else {
+    for (const Range& range : piece.box) elements *= static_cast<uint64_t>(range.end - range.begin);
+  }
+  return elements / tensor.dtype.block_elements * tensor.dtype.block_bytes;
+}
+
 bool IsDirectory(const std::string& path) {
   std::error_code unknown;
   return fs::is_directory(path, unknown);
@@ -46,7 +45,7 @@ bool IsDirectory(const std::string& path) {
 
 bool IsCheckpointDirectory(const std::string& path) {
   std::error_code unknown;
-  return IsDirectory(path) && fs::exists(fs::path(path) / kManifest, unknown);
+  return IsDirectory(path) && fs::exists(fs::path(path) / kManifestName, unknown);
 }
 
 Survey MakeSurvey(const Checkpoint& checkpoint) {
@@ -64,8 +63,7 @@ Survey MakeSurvey(const Checkpoint& checkpoint) {
     for (const PieceLocation& location : checkpoint.Pieces(i)) {
       Survey::Shard& shard = survey.shards[location.shard];
       ++shard.pieces;
-      shard.piece_bytes +=
-          Elements(location.piece) / info.dtype.block_elements * info.dtype.block_bytes;
+      shard.piece_bytes += PieceBytes(info, location.piece);
     }
     Status status = checkpoint.CheckCoverage(i);
     if (status.ok()) continue;

@@ -15,6 +15,12 @@ namespace dsckpt::tools {
 inline const CheckpointOptions kAtOnce{.file = {.map = false},
                                        .retry = std::chrono::milliseconds(0)};
 
+/// The file that makes a directory a checkpoint.
+inline constexpr const char* kManifestName = "dsckpt.manifest";
+
+/// Bytes of one piece of the tensor.
+uint64_t PieceBytes(const LogicalTensorInfo& tensor, const OwnedPiece& piece);
+
 bool IsDirectory(const std::string& path);
 /// A directory with a manifest; other directories are taken for run directories.
 bool IsCheckpointDirectory(const std::string& path);
