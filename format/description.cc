@@ -147,7 +147,7 @@ uint32_t AddOwner(Data& data, const std::shared_ptr<const void>& owner) {
   return static_cast<uint32_t>(data.owners.size());
 }
 
-Status AddTensor(Data& data, const Key& key, const TensorSource& source) {
+Status AddTensor(Data& data, const Key& key, const TensorSource& source, std::string_view tag) {
   const auto dtype = FindDType(source.dtype);
   if (!dtype) {
     return Invalid("unknown dtype " + std::to_string(static_cast<unsigned>(source.dtype)));
@@ -193,7 +193,7 @@ Status AddTensor(Data& data, const Key& key, const TensorSource& source) {
   }
   const NodeRecord node{.kind = NodeKind::kTensor, .payload = data.tensors.size()};
   DSCKPT_RETURN_IF_ERROR(AppendName(data, key, data.tensor_names));
-  DSCKPT_RETURN_IF_ERROR(AddNode(data, key, {}, node));
+  DSCKPT_RETURN_IF_ERROR(AddNode(data, key, tag, node));
   if (!source.pieces.empty() || data.default_pieces) {
     const uint32_t last = data.tensor_names.size() - 1;
     // A copy: a function of the caller's may describe more.
@@ -227,7 +227,7 @@ Result<uint8_t> AddMediaType(Data& data, std::string_view media_type) {
   return static_cast<uint8_t>(position);
 }
 
-Status AddObject(Data& data, const Key& key, const ObjectSource& source) {
+Status AddObject(Data& data, const Key& key, const ObjectSource& source, std::string_view tag) {
   if (source.write && (source.bytes != nullptr || source.size != 0)) {
     return Invalid("an object has either bytes or a write callback");
   }
@@ -238,7 +238,7 @@ Status AddObject(Data& data, const Key& key, const ObjectSource& source) {
   DSCKPT_ASSIGN_OR_RETURN(const uint8_t media_type, AddMediaType(data, source.media_type));
   const NodeRecord node{.kind = NodeKind::kObject, .payload = data.objects.size()};
   DSCKPT_RETURN_IF_ERROR(AppendName(data, key, data.object_names));
-  DSCKPT_RETURN_IF_ERROR(AddNode(data, key, {}, node));
+  DSCKPT_RETURN_IF_ERROR(AddNode(data, key, tag, node));
   data.objects.push_back({media_type, encoding});
   data.object_sources.push_back({source.bytes, source.size, source.write, source.restore});
   return {};
@@ -312,14 +312,18 @@ void Description::End() {
   data_->prefix.resize(closed.prefix_bytes);
 }
 
-void Description::Tensor(Key key, const TensorSource& source) {
+void Description::Tensor(Key key, const TensorSource& source, std::string_view tag) {
   if (!data_->status.ok()) return;
-  if (Status status = AddTensor(*data_, key, source); !status.ok()) Fail(At(*data_, key, status));
+  if (Status status = AddTensor(*data_, key, source, tag); !status.ok()) {
+    Fail(At(*data_, key, status));
+  }
 }
 
-void Description::Object(Key key, const ObjectSource& source) {
+void Description::Object(Key key, const ObjectSource& source, std::string_view tag) {
   if (!data_->status.ok()) return;
-  if (Status status = AddObject(*data_, key, source); !status.ok()) Fail(At(*data_, key, status));
+  if (Status status = AddObject(*data_, key, source, tag); !status.ok()) {
+    Fail(At(*data_, key, status));
+  }
 }
 
 void Description::Leaf(Key key, const Value& value, std::string_view tag) {

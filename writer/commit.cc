@@ -117,6 +117,7 @@ Status CommitSave(SaveHandle::Job& job) {
   job.WaitStagesIdle();
   job.Attempt([&] { return job.catalog.shard ? WriteTail(job) : WritePlainHeader(job); });
   job.WaitStagesIdle();
+  if (job.options.before_publish) job.Attempt(job.options.before_publish);
   if (!job.BeginPublishing()) {
     job.file.reset();  // Before anybody hears of the failure: the temporary is gone by then.
     std::lock_guard lock(job.mutex);

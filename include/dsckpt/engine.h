@@ -89,6 +89,11 @@ struct SaveOptions {
   /// Further members of the safetensors metadata, sorted by key when written; no checksum covers
   /// their meaning. `format` and keys that begin with "dsckpt" are refused.
   std::vector<std::pair<std::string, std::string>> metadata = {};
+  /// Called once on an engine thread when all source memory has been read and the file is written,
+  /// before it is published: the last chance to find that memory changed too early. An error fails
+  /// the save, and nothing is published. Must not call the engine. Not called for a save that
+  /// failed before.
+  std::function<Status()> before_publish = {};
 };
 
 struct Progress {

@@ -120,8 +120,9 @@ class Description {
   /// Closes the innermost container. REQUIRES: one is open besides the root.
   void End();
 
-  void Tensor(Key key, const TensorSource& source);
-  void Object(Key key, const ObjectSource& source);
+  /// `tag`: a finer type for readers that know it, as Node::tag() gives it back.
+  void Tensor(Key key, const TensorSource& source, std::string_view tag = {});
+  void Object(Key key, const ObjectSource& source, std::string_view tag = {});
   void Leaf(Key key, const Value& value, std::string_view tag = {});
 
   /// An attribute of the whole checkpoint ("step", "loss"): a leaf of a separate dict, found

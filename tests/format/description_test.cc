@@ -244,6 +244,21 @@ TEST_CASE("description: providers compose") {
   CHECK(d.data().tensor_names[2] == "~s7/w");
 }
 
+TEST_CASE("description: tags of tensors and objects") {
+  Description d;
+  const float element = 1;
+  d.Tensor("array", {.data = &element, .dtype = kF32, .shape = {}}, "numpy.ndarray");
+  d.Tensor("tensor", {.data = &element, .dtype = kF32, .shape = {}});
+  d.Object("object", {.bytes = &element, .size = 4}, "py.pickle:a.B");
+  REQUIRE(d.status().ok());
+  const auto& tree = d.data().tree;
+  REQUIRE(tree.nodes.size() == 4);
+  CHECK(tree.tags == std::vector<std::string>{"numpy.ndarray", "py.pickle:a.B"});
+  CHECK(tree.nodes[1].tag == 1);
+  CHECK(tree.nodes[2].tag == 0);
+  CHECK(tree.nodes[3].tag == 2);
+}
+
 TEST_CASE("description: owners are held") {
   const int64_t two[] = {2};
   auto owner = std::make_shared<int>(1);

@@ -414,6 +414,30 @@ TEST_CASE("a callback's failure is the save's failure") {
   CHECK(Names(dir.path()).empty());
 }
 
+TEST_CASE("before_publish sees all read, runs once, and can still give the save up") {
+  TempDir dir;
+  auto engine = MakeEngine();
+  Filled filled(1);
+  for (const bool refuse : {false, true}) {
+    const std::string path = dir / (refuse ? "refused" : "fine");
+    int calls = 0;
+    SaveOptions options;
+    options.before_publish = [&]() -> Status {
+      ++calls;
+      CHECK_FALSE(std::filesystem::exists(path));
+      return refuse ? Status(StatusCode::kFailedPrecondition, "it changed") : Status();
+    };
+    const auto handle = engine->Save(path, filled.state, options);
+    REQUIRE(handle.ok());
+    const Status status = handle->WaitDurable();
+    CHECK(status.code() == (refuse ? StatusCode::kFailedPrecondition : StatusCode::kOk));
+    CHECK(status.message() == (refuse ? "it changed" : ""));
+    CHECK(calls == 1);
+    CHECK(handle->progress().captured);
+  }
+  CHECK(Names(dir.path()) == std::vector<std::string>{"fine"});
+}
+
 TEST_CASE("a callback that throws fails its save and nothing else") {
   TempDir dir;
   auto engine = MakeEngine();
