@@ -20,6 +20,7 @@ Command AddVerify(CLI::App& root);
 Command AddImport(CLI::App& root);
 Command AddExport(CLI::App& root);
 Command AddMerge(CLI::App& root);
+Command AddConvert(CLI::App& root);
 Command AddList(CLI::App& root);
 
 }  // namespace dsckpt::tools

@@ -12,6 +12,7 @@
 #include "dsckpt/file.h"
 #include "dsckpt/verify.h"
 #include "tools/commands.h"
+#include "tools/conversions.h"
 #include "tools/interrupt.h"
 #include "tools/items.h"
 #include "tools/json.h"
@@ -22,12 +23,6 @@
 
 namespace dsckpt::tools {
 namespace {
-
-struct Options {
-  OutputOptions files;
-  bool strict = false;
-  bool no_verify = false;
-};
 
 // Room that one tensor takes in the spill file; page-aligned, so that sources are aligned.
 uint64_t SpillBytes(uint64_t raw_bytes) {
@@ -192,7 +187,7 @@ Result<SaveOptions> OptionsFor(const File& file) {
   return options;
 }
 
-void Report(Console& console, const Options& options, const File& file, double seconds) {
+void Report(Console& console, const ExportOptions& options, const File& file, double seconds) {
   const uint64_t bytes = FileBytes(options.files.output);
   const uint64_t attributes = AttributeCount(file);
   if (console.json()) {
@@ -219,7 +214,9 @@ void Report(Console& console, const Options& options, const File& file, double s
   }
 }
 
-int Export(Console& console, const Options& options) {
+}  // namespace
+
+int Export(Console& console, const ExportOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const Result<File> file = File::Open(options.files.input);
   if (!file.ok()) return console.Fail(file.status());
@@ -242,10 +239,8 @@ int Export(Console& console, const Options& options) {
   return kExitOk;
 }
 
-}  // namespace
-
 Command AddExport(CLI::App& root) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExportOptions>();
   CLI::App* app = root.add_subcommand("export", "Make a plain safetensors file from a dsckpt file");
   AddOutputOptions(*app, options->files, "The dsckpt file");
   app->add_flag("--strict", options->strict,

@@ -12,6 +12,7 @@
 
 #include "dsckpt/file.h"
 #include "tools/commands.h"
+#include "tools/conversions.h"
 #include "tools/interrupt.h"
 #include "tools/items.h"
 #include "tools/json.h"
@@ -20,11 +21,6 @@
 
 namespace dsckpt::tools {
 namespace {
-
-struct Options {
-  OutputOptions files;
-  std::string encoding = "raw";
-};
 
 constexpr std::array<Encoding, 3> kEncodings = {Encoding::kRaw, Encoding::kZstd,
                                                 Encoding::kBytePlaneZstd};
@@ -124,7 +120,7 @@ Status CheckInput(const File& file) {
   return CheckNames(file);
 }
 
-void Report(Console& console, const Options& options, const File& file,
+void Report(Console& console, const ImportOptions& options, const File& file,
             const SafetensorsProvider& provider, double seconds) {
   const uint64_t bytes = FileBytes(options.files.output);
   if (console.json()) {
@@ -146,7 +142,9 @@ void Report(Console& console, const Options& options, const File& file,
                 Rate(TotalTensorBytes(file), seconds));
 }
 
-int Import(Console& console, const Options& options) {
+}  // namespace
+
+int Import(Console& console, const ImportOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const Result<File> file = File::Open(options.files.input);
   if (!file.ok()) return console.Fail(file.status());
@@ -164,10 +162,8 @@ int Import(Console& console, const Options& options) {
   return kExitOk;
 }
 
-}  // namespace
-
 Command AddImport(CLI::App& root) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ImportOptions>();
   CLI::App* app = root.add_subcommand("import", "Make a dsckpt file from a safetensors file");
   AddOutputOptions(*app, options->files, "The safetensors file");
   std::vector<std::string> names;

@@ -70,7 +70,8 @@ int Main(int argc, char** argv) {
       "  dsckpt inspect --help");
   CommonOptions options;
   const std::vector<Command> commands = {AddInspect(root), AddVerify(root), AddImport(root),
-                                         AddExport(root),  AddMerge(root),  AddList(root)};
+                                         AddExport(root),  AddMerge(root),  AddConvert(root),
+                                         AddList(root)};
   for (const Command& command : commands) AddCommonOptions(*command.app, options);
 
   Console console;

@@ -10,11 +10,13 @@
 
 #include "dsckpt/checkpoint.h"
 #include "tools/commands.h"
+#include "tools/conversions.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
 #include "tools/merge_output.h"
 #include "tools/merge_plan.h"
 #include "tools/merge_tree.h"
+#include "tools/model_index.h"
 #include "tools/save.h"
 #include "tools/survey.h"
 #include "tools/text.h"
@@ -22,16 +24,10 @@
 namespace dsckpt::tools {
 namespace {
 
-struct Options {
-  std::vector<std::string> inputs;
-  MergeTarget target;
-  Spread spread;
-  std::string format = "dsckpt";
-  bool no_verify = false;
-  bool dry_run = false;
-};
-
-Result<Checkpoint> OpenInputs(const Options& options) {
+Result<Checkpoint> OpenInputs(const MergeOptions& options) {
+  if (options.inputs.size() == 1 && IsModelIndex(options.inputs[0])) {
+    return OpenModelIndex(options.inputs[0]);
+  }
   if (!IsDirectory(options.inputs[0])) return Checkpoint::OpenShards(options.inputs, kAtOnce);
   if (options.inputs.size() > 1) {
     return Status(StatusCode::kInvalidArgument,
@@ -42,11 +38,13 @@ Result<Checkpoint> OpenInputs(const Options& options) {
   return Checkpoint::Open(options.inputs[0], kAtOnce);
 }
 
-std::vector<std::string> InputFiles(const Checkpoint& checkpoint, const Options& options) {
-  if (!checkpoint.has_manifest()) return options.inputs;
-  std::vector<std::string> files{checkpoint.path() + "/dsckpt.manifest"};
+std::vector<std::string> InputFiles(const Checkpoint& checkpoint, const MergeOptions& options) {
+  if (!checkpoint.has_manifest() && !IsModelIndex(options.inputs[0])) return options.inputs;
+  std::vector<std::string> files = options.inputs;
+  const std::string directory = checkpoint.has_manifest() ? checkpoint.path() + "/" : "";
+  if (checkpoint.has_manifest()) files[0] = directory + kManifestName;
   for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
-    files.push_back(checkpoint.path() + "/" + std::string(checkpoint.shard(i).name));
+    files.push_back(directory + std::string(checkpoint.shard(i).name));
   }
   return files;
 }
@@ -58,7 +56,7 @@ Result<MergedTree> MergeTrees(const Checkpoint& checkpoint) {
   return tree;
 }
 
-void ReportJson(Console& console, const Options& options, const Checkpoint& checkpoint,
+void ReportJson(Console& console, const MergeOptions& options, const Checkpoint& checkpoint,
                 const MergePlan& plan, const MergedTree& tree) {
   JsonWriter json(console);
   json.BeginObject(JsonWriter::Layout::kLines);
@@ -84,7 +82,7 @@ void ReportJson(Console& console, const Options& options, const Checkpoint& chec
   json.End();
 }
 
-void ReportText(Console& console, const Options& options, const Checkpoint& checkpoint,
+void ReportText(Console& console, const MergeOptions& options, const Checkpoint& checkpoint,
                 const MergePlan& plan, const MergedTree& tree, double seconds) {
   console.Print("{}: {} in {} of {} -> {} in {}\n", SafeText(options.target.path),
                 Count(plan.piece_count(), "piece"), HumanBytes(plan.stored_bytes()),
@@ -109,7 +107,9 @@ void ReportText(Console& console, const Options& options, const Checkpoint& chec
   }
 }
 
-int Merge(Console& console, const Options& options) {
+}  // namespace
+
+int Merge(Console& console, const MergeOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const Result<Checkpoint> checkpoint = OpenInputs(options);
   if (!checkpoint.ok()) return console.Fail(checkpoint.status());
@@ -140,13 +140,12 @@ int Merge(Console& console, const Options& options) {
   return kExitOk;
 }
 
-}  // namespace
-
 Command AddMerge(CLI::App& root) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<MergeOptions>();
   CLI::App* app =
       root.add_subcommand("merge", "Make one file, or other shards, of a sharded checkpoint");
-  app->add_option("INPUT", options->inputs, "A checkpoint directory, or its shards in rank order")
+  app->add_option("INPUT", options->inputs,
+                  "A checkpoint directory, its shards in rank order, or a model's .index.json")
       ->required()
       ->option_text("...");
   app->add_option("-o,--output", options->target.path, "What to write (required)")

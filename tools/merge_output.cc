@@ -19,6 +19,7 @@
 #include "dsckpt/checkpoint_writer.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
+#include "tools/model_index.h"
 #include "tools/progress.h"
 #include "tools/save.h"
 #include "tools/survey.h"
@@ -30,7 +31,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kHuggingFaceIndex = "model.safetensors.index.json";
 constexpr auto kPoll = std::chrono::milliseconds(50);
 
 /// Sources are read while the file is written: threads wait for storage as much as they compute.
@@ -179,7 +179,7 @@ Status WriteHuggingFace(Console& console, const MergeInput& input, const MergeTa
     status = SaveWithProgress(console, *engine, (made / Name(input.plan, target, file)).string(),
                               provider, OptionsFor(target), input.plan.bytes(file));
   }
-  if (status.ok()) status = WriteHuggingFaceIndex(input, target, made / kHuggingFaceIndex);
+  if (status.ok()) status = WriteHuggingFaceIndex(input, target, made / kModelIndexName);
   if (status.ok()) status = Sync(made);
   if (status.ok()) status = Publish(made, path);
   if (!status.ok()) fs::remove_all(made, error);
@@ -211,7 +211,7 @@ std::string ForeignEntry(const MergeTarget& target) {
   for (uint32_t i = 0; old.ok() && old->valid() && i < old->shard_count(); ++i) {
     known.insert(std::string(old->shard(i).name));
   }
-  const std::string_view mark = target.safetensors ? kHuggingFaceIndex : kManifestName;
+  const std::string_view mark = target.safetensors ? kModelIndexName : kManifestName;
   const std::string_view begin = target.safetensors ? "model-" : "shard-";
   const std::string_view end = target.safetensors ? ".safetensors" : ".dsckpt";
   std::error_code error;
@@ -257,7 +257,7 @@ Status CheckMergeTarget(const MergeTarget& target, const std::vector<std::string
   }
   if (!target.force) return refuse(StatusCode::kAlreadyExists, "exists: --force replaces it");
   const fs::path mark =
-      fs::path(target.path) / (target.safetensors ? kHuggingFaceIndex : kManifestName);
+      fs::path(target.path) / (target.safetensors ? kModelIndexName : kManifestName);
   if (target.directory && !fs::exists(mark)) {
     return refuse(StatusCode::kAlreadyExists, "is a directory without " + mark.filename().string() +
                                                   ", no earlier output of this kind: not replaced");

@@ -59,6 +59,8 @@ TEST_CASE("public headers include the standard library only") {
     for (const std::string& include : Includes(ReadSource(file))) {
       if (include[0] != '<') continue;
       INFO(file << " includes " << include);
+      // For programs that have PyTorch's headers; nothing else includes it.
+      if (file == "include/dsckpt/torch.h" && include.starts_with("<ATen/")) continue;
       const bool c_header =
           include == "<stddef.h>" || include == "<stdint.h>" || include == "<stdbool.h>";
       CHECK((c_header || include.find_first_of("./") == std::string::npos));

@@ -1,0 +1,40 @@
+"""Checkpoints that do not stop training: save and load the state of a training job.
+
+`save` and `load` are the short way; `AsyncWriter` saves behind the computation; `open` looks into a
+file without loading it; `Run` and `Checkpoint` are for jobs of many ranks.
+"""
+
+from ._native import __version__, device_support
+from .capture import ModifiedTooEarly
+from .checkpoint import Checkpoint
+from .errors import DsckptError, PickleRefused
+from .loading import load
+from .reader import File, LazyTensor, open
+from .restoring import load_into
+from .run import Run, RunEntry
+from .tools import Problem, Report, inspect, merge, verify
+from .writer import AsyncWriter, SaveHandle, save
+
+__all__ = [
+    "AsyncWriter",
+    "Checkpoint",
+    "DsckptError",
+    "File",
+    "LazyTensor",
+    "ModifiedTooEarly",
+    "PickleRefused",
+    "Problem",
+    "Report",
+    "Run",
+    "RunEntry",
+    "SaveHandle",
+    "__version__",
+    "device_support",
+    "inspect",
+    "load",
+    "load_into",
+    "merge",
+    "open",
+    "save",
+    "verify",
+]

@@ -1,0 +1,295 @@
+"""The compiled part of dsckpt. Private: programs use the package `dsckpt`.
+
+Every call that waits or does I/O releases the GIL. Errors of the library are raised as
+`dsckpt.DsckptError` with its code, path, offset and errno.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+__version__: Final[str]
+WITH_CUDA: Final[bool]
+
+def device_support() -> str | None:
+    """None where device memory can be saved and loaded, else what is missing."""
+
+def dtypes() -> list[tuple[int, str, int, int, int]]:
+    """Registered dtypes: (code, safetensors name, bits, elements a block, bytes a block)."""
+
+def stop_callbacks() -> None:
+    """From here on engine threads call no Python. At exit, after all engines were closed."""
+
+# How a tensor is captured (class Walker).
+AT_SAVE: Final[int]
+UNTIL_FENCE: Final[int]
+
+class Walker:
+    """Turns one nested state into what the engine saves. One object a save; not thread-safe.
+
+    Exact types None, bool, int, float, complex, str, bytes, dict (str and int keys), list, tuple
+    and the types in `tensor_types` are taken as they are, in C++. Everything else, and what of
+    those cannot be stored directly, goes to `classify(value, path)`, which returns one of
+
+        ("leaf", value, tag)                     value: None, bool, int, float, complex, str, bytes
+        ("dict" | "list" | "tuple", value, tag)  value: dict with str/int keys, or a sequence
+        ("tensor", TensorSpec)
+        ("object", media_type, payload, tag)     payload: bytes-like, copied inside the save
+
+    `tag` is "" for none. `path` is the list of keys from the root.
+    """
+
+    def __init__(
+        self,
+        state: dict[Any, Any],
+        *,
+        classify: Callable[[Any, list[Any]], tuple[Any, ...]],
+        tensor_types: tuple[type, ...] = (),
+        attributes: dict[str, Any] | None = None,
+        tensor_capture: Callable[[int, int, int], int] | int = 0,
+        host_capture: int | None = None,
+        owner_of: Callable[[Any], Any] | None = None,
+        stream_of: Callable[[int], int] | None = None,
+        encoding: str = "raw",
+    ) -> None:
+        """tensor_capture: AT_SAVE or UNTIL_FENCE for all, or a function of (address, bytes, device
+        ordinal or -1). host_capture: for all host tensors instead. owner_of(tensor): what to hold
+        until the tensor is captured; None: the caller keeps all of `state` alive until then.
+        stream_of(device): the CUDA stream handle that wrote the tensors of that device.
+        encoding: "raw", "zstd" or "byteplane-zstd".
+        """
+    @property
+    def lazy(self) -> list[Any]:
+        """After a save: tensors that were described as UNTIL_FENCE, in order."""
+    @property
+    def tensor_count(self) -> int: ...
+
+class TensorSpec:
+    """A tensor in memory, for what the walker cannot look at itself."""
+
+    def __init__(
+        self,
+        address: int,
+        dtype: str,
+        shape: Sequence[int],
+        strides: Sequence[int] | None = None,
+        *,
+        device: int = -1,
+        capture: int | None = None,
+        owner: Any = None,
+        tag: str = "",
+        pieces: Sequence[Piece] = (),
+        source: Any = None,
+    ) -> None:
+        """dtype: safetensors spelling ("BF16"). strides in elements. capture None: as the walker's
+        tensor_capture says. source: what Walker.lazy lists for it; None: owner.
+        """
+
+class Piece:
+    """dsckpt::OwnedPiece: which part of a logical tensor a stored tensor holds."""
+
+    def __init__(
+        self,
+        logical_name: str,
+        logical_shape: Sequence[int],
+        *,
+        box: Sequence[tuple[int, int]] | None = None,
+        flat: tuple[int, int] | None = None,
+        element_offset: int = 0,
+        replica_group: int = 0,
+    ) -> None: ...
+    logical_name: str
+    logical_shape: list[int]
+    box: list[tuple[int, int]] | None
+    flat: tuple[int, int] | None
+    element_offset: int
+    replica_group: int
+
+class SaveHandle:
+    """dsckpt::SaveHandle or CheckpointHandle. Thread-safe."""
+
+    def wait_captured(self) -> None: ...
+    def wait_durable(self) -> None: ...
+    def cancel(self) -> None:
+        """No effect on a handle of CheckpointWriter."""
+    def progress(self) -> dict[str, int | bool] | None:
+        """total_bytes, captured_bytes, flushed_bytes, captured, durable; None for a group's."""
+
+class Engine:
+    """dsckpt::Engine. Thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        pool_bytes: int = 1 << 30,
+        window_bytes: int = 0,
+        workers: int = 0,
+        max_in_flight: int = 2,
+        when_busy: str = "wait",
+        io: str = "auto",
+        direct_io: bool = True,
+        device: int = -1,
+        device_snapshot_bytes: int = 0,
+        on_event: Callable[[str, str], None] | None = None,
+    ) -> None:
+        """when_busy: "wait", "skip", "replace". io: "auto", "uring", "threads". device: ordinal to
+        pin the pool for at once. on_event(kind, message): kind "fallback", "save-failed",
+        "durability".
+        """
+    def save(
+        self,
+        path: str,
+        walker: Walker,
+        *,
+        on_captured: Callable[[], None] | None = None,
+        metadata: dict[str, str] | None = None,
+        metadata_format: str = "pt",
+        safetensors: bool = False,
+    ) -> SaveHandle:
+        """on_captured: called once on an engine thread when all memory was read; what it raises
+        fails the save, and nothing is published before it returned. safetensors: a plain
+        safetensors file.
+        """
+    def fence(self, prefix: str = "") -> None: ...
+    def fence_on_stream(self, stream: int, prefix: str = "") -> None: ...
+    def wait_durable(self) -> None: ...
+    def statistics(self) -> dict[str, int]:
+        """dsckpt::Statistics; durations in nanoseconds."""
+    def close(self) -> None:
+        """Waits for all saves and frees pool and threads. A second call does nothing."""
+
+class Coordinator:
+    """dsckpt::Coordinator. Base of coordinators written in Python: they override all five."""
+
+    def __init__(self) -> None: ...
+    def rank(self) -> int: ...
+    def size(self) -> int: ...
+    def session(self) -> str: ...
+    def gather(self, key: str, mine: bytes, timeout_seconds: float) -> list[bytes]:
+        """Rank 0: every rank's bytes; the others: []. TimeoutError names the missing ranks."""
+    def broadcast(self, key: str, value: bytes, timeout_seconds: float) -> bytes: ...
+
+def join_shared_directory(
+    path: str, rank: int, size: int, *, job: str = "", timeout_seconds: float = 600.0
+) -> Coordinator: ...
+def single_rank() -> Coordinator: ...
+
+class CheckpointWriter:
+    """dsckpt::CheckpointWriter. Holds a reference to the engine and the coordinator."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        run_directory: str,
+        *,
+        coordinator: Coordinator | None = None,
+        timeout_seconds: float = 1800.0,
+        keep_last: int = 0,
+        keep_every: int = 0,
+        keep: Sequence[int] = (),
+        standalone: bool = False,
+        on_event: Callable[[str, str], None] | None = None,
+    ) -> None: ...
+    def save(
+        self,
+        step: int,
+        shards: Sequence[tuple[str, Walker]],
+        *,
+        name: str = "",
+        replace: bool = False,
+        in_place: bool = False,
+        on_captured: Callable[[], None] | None = None,
+        metadata: dict[str, str] | None = None,
+    ) -> SaveHandle:
+        """shards: (file name or "", walker). on_captured: called once for each shard."""
+    def wait_durable(self) -> None: ...
+    def close(self) -> None: ...
+
+# (name, dtype name, dtype code, shape, offset, raw bytes, stored bytes, encoding)
+_TensorInfo = tuple[str, str, int, tuple[int, ...], int, int, int, str]
+# (name, media type, offset, raw bytes, stored bytes, encoding)
+_ObjectInfo = tuple[str, str, int, int, int, str]
+# (name, address, bytes, strides in elements or None, device ordinal or -1, stream handle)
+_Request = tuple[str, int, int, Sequence[int] | None, int, int]
+
+class File:
+    """dsckpt::File, an open shard or safetensors file. Thread-safe."""
+
+    def __init__(self, path: str, *, map: bool = True, threads: int = 0) -> None: ...
+    path: str
+    format: str
+    """"dsckpt" or "safetensors"."""
+    format_version: str
+    file_bytes: int
+    def tensors(self) -> list[_TensorInfo]:
+        """In name order (UTF-8 bytes); the position is the ordinal."""
+    def aliases(self) -> list[tuple[str, int]]:
+        """(name, ordinal of the tensor)."""
+    def objects(self) -> list[_ObjectInfo]: ...
+    def find_tensor(self, name: str) -> _TensorInfo:
+        """Aliases followed. KeyError."""
+    def pieces(self, ordinal: int) -> list[Piece]: ...
+    def digest(self, ordinal: int) -> str | None:
+        """Digest of a tensor, 32 hex digits; None for plain safetensors."""
+    def view(self, name: str) -> tuple[memoryview, bool]:
+        """Read-only bytes of a tensor; whether they are the mapped file."""
+    def read_slice(self, name: str, box: Sequence[tuple[int, int]], out: Any) -> None:
+        """out: writable buffer of exactly the box's bytes."""
+    def load(self, requests: Sequence[_Request], *, verify: bool = True) -> None: ...
+    def read_object(self, name: str) -> bytes: ...
+    def has_tree(self) -> bool: ...
+    def build(
+        self,
+        tensors: Sequence[Any],
+        make_object: Callable[[int, str, list[Any]], Any],
+        make_tagged: Callable[[str, Any, list[Any]], Any],
+    ) -> Any:
+        """The state tree as Python objects: the root dict. tensors: what stands for each tensor, by
+        ordinal; aliases get the same. make_object(ordinal, tag, path) for objects; make_tagged(tag,
+        value, path) for every other node with a tag, after its children were made. Containers:
+        dict, list, tuple.
+        """
+    def attributes(self) -> dict[str, Any]: ...
+    def metadata(self) -> dict[str, str]: ...
+
+class Checkpoint:
+    """dsckpt::Checkpoint. Thread-safe."""
+
+    def __init__(self, path: str, *, retry_seconds: float = 5.0) -> None: ...
+    path: str
+    has_manifest: bool
+    step: int
+    attempt: str
+    ranks: int
+    def shards(self) -> list[tuple[str, int, int]]:
+        """(name, rank, bytes)."""
+    def open_shard(self, shard: int) -> File: ...
+    def tensors(self) -> list[tuple[str, str, tuple[int, ...], int, int]]:
+        """Logical tensors: (name, dtype name, shape, bytes, pieces), in name order."""
+    def pieces(self, tensor: int) -> list[tuple[int, int, Piece]]:
+        """(shard, ordinal in the shard, piece)."""
+    def check_coverage(self, tensor: int) -> None: ...
+    def compare_copies(self, tensor: int) -> None: ...
+    def read(self, requests: Sequence[tuple[str, Sequence[tuple[int, int]] | None, Any]]) -> None:
+        """(logical name, box or None for all, writable buffer of exactly its bytes)."""
+    open_shard_count: int
+
+class RunDirectory:
+    """dsckpt::RunDirectory."""
+
+    def __init__(self, path: str) -> None: ...
+    path: str
+    latest_name: str | None
+    def checkpoints(self) -> list[tuple[str, int, int, int]]:
+        """(name, step, bytes, shards), by step."""
+    def strays(self) -> list[tuple[str, str]]: ...
+    def latest(self) -> Checkpoint: ...
+    def by_step(self, step: int) -> Checkpoint: ...
+
+def verify(
+    path: str,
+    *,
+    decode: bool = False,
+    threads: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[bool, int, list[tuple[str, str, int, str, str]]]:
+    """(ok, checked bytes, problems: (item, kind, offset, expected, found))."""

@@ -1,0 +1,253 @@
+"""Sharded checkpoints: tensors by name, from whichever files hold them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from . import _native, indexing, memory
+from .errors import DsckptError
+from .gathering import Gather, allocate, load_shard
+from .loading import MapLocation
+from .materialize import Info
+from .pickles import Permission
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor of the job, whole.
+
+    Attributes:
+        name: The path of keys in the state, joined by "/".
+        dtype: In the spelling of safetensors.
+        shape: In elements.
+        nbytes: Of all elements.
+        pieces: In how many parts and copies it is stored.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+    pieces: int
+
+    def as_info(self, shape: tuple[int, ...], nbytes: int) -> Info:
+        """As a file lists a tensor of that shape."""
+        return (self.name, self.dtype, 0, shape, 0, nbytes, nbytes, "raw")
+
+
+class Checkpoint:
+    """A checkpoint directory, or one file as a checkpoint of its own. Thread-safe.
+
+    Any number of ranks can read what any other number wrote. Files are opened when something in
+    them is needed, and compared with the manifest.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Reads the manifest.
+
+        Raises:
+            DsckptError: NotFound; Incomplete, for a directory without a manifest; Corrupt, ...
+        """
+        self._native = _native.Checkpoint(os.fsdecode(path))
+        self._tensors: dict[str, TensorInfo] | None = None
+
+    @property
+    def path(self) -> str:
+        """The directory or file."""
+        return self._native.path
+
+    @property
+    def native(self) -> _native.Checkpoint:
+        """What the compiled part knows of it."""
+        return self._native
+
+    @property
+    def step(self) -> int:
+        """As given to the save."""
+        return self._native.step
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks wrote it."""
+        return self._native.ranks
+
+    @property
+    def shards(self) -> list[tuple[str, int, int]]:
+        """(file name, rank that wrote it, bytes), in the manifest's order."""
+        return self._native.shards()
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of rank 0's first file."""
+        from .reader import visible
+
+        first = next(i for i, (_, rank, _) in enumerate(self.shards) if rank == 0)
+        return visible(self._native.open_shard(first).attributes())
+
+    @property
+    def tensors(self) -> dict[str, TensorInfo]:
+        """The tensors of the job, whole, by name."""
+        if self._tensors is None:
+            self._tensors = {row[0]: TensorInfo(*row) for row in self._native.tensors()}
+        return self._tensors
+
+    def read(self, name: str, part: Any = None) -> Any:
+        """Reads a tensor, or a part of it, from the files that hold it.
+
+        Checksums are checked, and copies that overlap compared.
+
+        Args:
+            name: A key of `tensors`.
+            part: None: all of it; a list of (begin, end), one a dimension; or an index of ints,
+                slices and '...', as for an array.
+
+        Returns:
+            A CPU tensor; a NumPy array where torch is not installed.
+
+        Raises:
+            KeyError: No such tensor.
+            DsckptError: Incomplete, Mismatch (copies differ), Corrupt, Unsupported, ...
+        """
+        info = self.tensors[name]
+        box, rest = _box_of(part, info.shape)
+        shape = tuple(end - begin for begin, end in box)
+        made, buffer = allocate(info, shape)
+        if buffer is not None:
+            self._native.read([(name, box, buffer)])
+        made = made.array() if isinstance(made, memory.Packed) else made
+        return made[rest] if rest else made
+
+    def shard_of(self, rank: int, name: str | None = None) -> int:
+        """The position in `shards` of a rank's file, or of the file `name` of that rank.
+
+        Raises:
+            DsckptError: NotFound; InvalidArgument, when the rank wrote several and none was named.
+        """
+        mine = [(i, shard[0]) for i, shard in enumerate(self.shards) if shard[1] == rank]
+        found = [i for i, shard in mine if name is None or shard == name]
+        if len(found) == 1:
+            return found[0]
+        names = [shard for _, shard in mine]
+        if not found:
+            what = f"no file {name!r} of rank {rank}" if name else f"no file of rank {rank}"
+            raise DsckptError(
+                f"{self.path}: {what}; there are files of {self.ranks} ranks, of this one: {names}",
+                "NotFound",
+                self.path,
+            )
+        raise DsckptError(
+            f"{self.path}: rank {rank} wrote {names}: say which with shard=",
+            "InvalidArgument",
+            self.path,
+        )
+
+    def load(
+        self,
+        rank: int = 0,
+        *,
+        shard: str | None = None,
+        map_location: MapLocation = None,
+        mmap: bool = True,
+        allow_pickle: bool = False,
+        allow: Iterable[type | str] = (),
+        verify: bool | None = None,
+    ) -> Any:
+        """The state that a rank saved, with its tensors whole.
+
+        A tensor of which the rank stored one part (the local shard of a DTensor) comes back whole,
+        put together from all files. Tensors that hold parts of several (a flat buffer of a sharded
+        optimizer) come back as the rank had them.
+
+        Args:
+            rank: Whose state.
+            shard: Which of the rank's files, where it wrote several.
+            map_location: As for dsckpt.load().
+            mmap: As for dsckpt.load().
+            allow_pickle: As for dsckpt.load().
+            allow: As for dsckpt.load().
+            verify: As for dsckpt.load(), of tensors that lie whole in the rank's file. Parts are
+                always checked.
+
+        Raises:
+            DsckptError: NotFound (no such rank); Incomplete, Mismatch, Corrupt, ...
+            PickleRefused: As for dsckpt.load().
+        """
+        permission = Permission(allow_pickle, allow, self.path)
+        at = self.shard_of(rank, shard)
+        return load_shard(self, at, map_location, mmap, permission, verify)
+
+    def load_into(
+        self,
+        state: Any,
+        rank: int | None = None,
+        *,
+        shard: str | None = None,
+        strict: bool = True,
+        allow_pickle: bool = False,
+        allow: Iterable[type | str] = (),
+    ) -> Any:
+        """Loads into the tensors of a state, without a second copy. See dsckpt.load_into().
+
+        A DTensor gets the box that its local shard is, however many ranks wrote it. A plain tensor
+        gets the whole tensor of its name, or what `rank` stored at its place, whichever has its
+        shape.
+
+        Args:
+            state: As for dsckpt.load_into().
+            rank: Whose values and objects are taken; None: this process's rank in
+                torch.distributed, or 0. Where that rank wrote nothing: 0.
+            shard: As for load().
+            strict: Whether what only the state has is an error.
+            allow_pickle: As for dsckpt.load().
+            allow: As for dsckpt.load().
+
+        Returns:
+            As dsckpt.load_into().
+        """
+        permission = Permission(allow_pickle, allow, self.path)
+        at = self.shard_of(self._rank_or_0(rank), shard)
+        return Gather(self, at).load_into(state, permission, strict)
+
+    def _rank_or_0(self, rank: int | None) -> int:
+        mine = own_rank() if rank is None else rank
+        return mine if any(shard[1] == mine for shard in self.shards) else 0
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({self.path!r}, step {self.step}, {self.ranks} ranks)"
+
+
+def _box_of(part: Any, shape: tuple[int, ...]) -> tuple[list[tuple[int, int]], tuple[Any, ...]]:
+    if part is None:
+        return [(0, size) for size in shape], ()
+    if not isinstance(part, list):
+        return indexing.to_box(part, shape)
+    box = [(int(begin), int(end)) for begin, end in part]
+    fits = len(box) == len(shape) and all(
+        0 <= begin <= end <= size for (begin, end), size in zip(box, shape)
+    )
+    if not fits:
+        raise IndexError(f"the box {box} does not lie in the shape {list(shape)}")
+    return box, ()
+
+
+def own_rank() -> int:
+    """This process's rank in torch.distributed, or 0."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch.distributed.is_available():
+        return 0
+    return int(torch.distributed.get_rank()) if torch.distributed.is_initialized() else 0
+
+
+def open_directory(path: str | os.PathLike[str]) -> Checkpoint:
+    """A checkpoint directory, or the latest checkpoint of a run directory.
+
+    Raises:
+        DsckptError: NotFound, when it is neither; Incomplete, ...
+    """
+    if os.path.exists(os.path.join(os.fsdecode(path), "dsckpt.manifest")):
+        return Checkpoint(path)
+    return Checkpoint(_native.RunDirectory(os.fsdecode(path)).latest().path)

@@ -1,0 +1,75 @@
+"""`dsckpt convert` where a conversion needs Python: files of torch.save, DCP, DeepSpeed.
+
+All others are the bundled program's; it takes the same arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from ..errors import DsckptError
+from . import convert
+from .recognize import Kind, recognize
+
+_IN_PYTHON = (Kind.TORCH, Kind.DCP, Kind.DEEPSPEED)
+
+
+def run(arguments: Sequence[str]) -> int | None:
+    """Converts, if it takes Python.
+
+    Args:
+        arguments: Those after "convert".
+
+    Returns:
+        The exit status; None where the bundled program is to do it.
+    """
+    parser = _parser()
+    options, others = parser.parse_known_args(arguments)
+    if options.help or options.source is None or not _takes_python(options):
+        return None
+    if others:
+        parser.error(f"unknown here: {' '.join(others)}")
+    if options.output is None:
+        parser.error("give the destination with -o")
+    try:
+        written = convert(
+            options.source,
+            options.output,
+            format=options.format,
+            allow_pickle=options.allow_pickle,
+            allow=options.allow,
+            overwrite=options.force,
+        )
+    except (DsckptError, OSError) as error:
+        print(f"dsckpt: {error}", file=sys.stderr)
+        return 2
+    if options.json:
+        print(json.dumps({"schema": "dsckpt.convert.v1", "output": str(written)}))
+    else:
+        print(f"wrote {written}")
+    return 0
+
+
+def _takes_python(options: argparse.Namespace) -> bool:
+    if options.format == "deepspeed":
+        return True
+    try:
+        return recognize(options.source).kind in _IN_PYTHON
+    except (DsckptError, OSError):
+        return False  # The program says what is wrong.
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("dsckpt convert", add_help=False, allow_abbrev=False)
+    parser.add_argument("source", nargs="?")
+    parser.add_argument("-o", "--output")
+    parser.add_argument("--format", choices=["dsckpt", "safetensors", "deepspeed"])
+    parser.add_argument("--force", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--allow-pickle", action="store_true")
+    parser.add_argument("--allow", action="append", default=[], metavar="MODULE.CLASS")
+    parser.add_argument("-h", "--help", action="store_true")
+    return parser

@@ -1,0 +1,95 @@
+"""Files of torch.save()."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..errors import DsckptError, PickleRefused
+from ..writer import save
+
+
+def from_torch(source: str, target: Path, allow_pickle: bool, allow: Iterable[type | str]) -> None:
+    """Converts a file, or the files of an index (pytorch_model.bin.index.json)."""
+    allowed = list(allow)
+    if not source.endswith(".json"):
+        save(load(source, allow_pickle, allowed), target)
+        return
+    state: dict[str, Any] = {}
+    for name in _files_of(source):
+        part = load(os.path.join(os.path.dirname(source), name), allow_pickle, allowed)
+        if not isinstance(part, dict):
+            raise DsckptError(f"{name} of {source} holds no dict", "NotCheckpoint", source)
+        state.update(part)
+    save(state, target)
+
+
+def load(path: str, allow_pickle: bool, allow: Iterable[type | str]) -> Any:
+    """torch.load() to the CPU, mapped where the file is of the kind that can be.
+
+    Raises:
+        PickleRefused: It names classes that are not allowed.
+        DsckptError: Corrupt, NotFound.
+    """
+    mapped = zipfile.is_zipfile(path)
+    try:
+        with torch.serialization.safe_globals([_class(each) for each in allow]):
+            return torch.load(
+                path, map_location="cpu", mmap=mapped or None, weights_only=not allow_pickle
+            )
+    except FileNotFoundError as error:
+        raise DsckptError(str(error), "NotFound", path) from error
+    except Exception as error:
+        refused = refusal(path, path, error)
+        if refused is not None:
+            raise refused from error
+        raise DsckptError(
+            f"{path} cannot be read by torch.load: {type(error).__name__}: {error}",
+            "Corrupt",
+            path,
+        ) from error
+
+
+def refusal(what: str, path: str, error: Exception) -> PickleRefused | None:
+    """The error to raise where torch.load(weights_only=True) has found a class, else None."""
+    named = re.search(r"GLOBAL (\S+)", str(error))
+    if named is None:
+        return None
+    return PickleRefused(
+        f"{what} names {named[1]}, and loading it may run code. If you trust the file, pass "
+        f"allow={[named[1]]!r} or allow_pickle=True",
+        path,
+        [named[1]],
+    )
+
+
+def _class(named: type | str) -> Any:
+    if not isinstance(named, str):
+        return named
+    module, _, name = named.rpartition(".")
+    found: Any = importlib.import_module(module)
+    return getattr(found, name)
+
+
+def _files_of(index: str) -> list[str]:
+    try:
+        with open(index, encoding="utf-8") as file:
+            names = set(json.load(file)["weight_map"].values())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DsckptError(
+            f"{index} is no index of files: {type(error).__name__}: {error}", "NotCheckpoint", index
+        ) from error
+    for name in names:
+        if not isinstance(name, str) or os.path.basename(name) != name or not name:
+            raise DsckptError(
+                f"{index} names the file {name!r}, which is no file beside it", "Corrupt", index
+            )
+    return sorted(names)

@@ -1,0 +1,188 @@
+"""What all engines of a process share: the memory pool, and the checkpoints under way."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from typing import Any
+
+from dsckpt import lifetime
+
+from . import config, latest, shards
+from .config import Settings
+from .store import Writers
+from .under_way import Request, UnderWay
+
+logger = logging.getLogger("dsckpt.deepspeed")
+
+MAX_UNDER_WAY = 2
+"""Checkpoints not durable yet; one more makes its save wait."""
+
+_MAX_FILES = 1 << 16
+
+
+class Service:
+    """Thread-safe as far as DeepSpeed needs it: engines of one process may use it by turns.
+
+    Attributes:
+        busy: Whether a save is being started.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._settings: Settings | None = None
+        self._writer: Any = None
+        self._writers = Writers()
+        self._under_way: list[UnderWay] = []
+        self.busy = False
+
+    def configure(self, settings: Settings) -> None:
+        """Takes the settings of an engine. The pool is made once, at the first save."""
+        with self._lock:
+            if self._settings is None or self._writer is None:
+                self._settings = settings
+            elif settings.pool_bytes not in (None, self._settings.pool_bytes):
+                logger.warning(
+                    '"%s": the engines of a process share one pool, which has been made already: '
+                    "host_cache_size of the first engine stays",
+                    config.KEY,
+                )
+
+    def start(self, request: Request) -> None:
+        """Begins a checkpoint; returns when what changes before the next fence has been copied.
+
+        Raises:
+            dsckpt.DsckptError: This rank's part cannot be saved. The other ranks learn it.
+        """
+        with self._lock:
+            self.busy = True
+            try:
+                self._start(request)
+            finally:
+                self.busy = False
+
+    def _start(self, request: Request) -> None:
+        writer = self._pool(request)
+        group = self._writers.group(writer, request.save_dir, request.tag, request.save_latest)
+        point = latest.pointer(request, group.keeps_latest) if group.rank == 0 else None
+        failure, prepared = _prepare(request)
+
+        def begin() -> Any:
+            return group.native.save(
+                request.step,
+                prepared.shards,
+                name=group.name,
+                replace=True,
+                in_place=True,
+                on_captured=prepared.before_publish,
+            )
+
+        try:
+            handle = writer.submit(prepared, begin)
+        except Exception as error:
+            group.done()
+            if request.failure is None:
+                raise failure or error from None
+        else:
+            before = self._under_way[-1] if self._under_way else None
+            self._under_way.append(UnderWay(handle, request, group, point, before))
+
+    def fence(self) -> None:
+        """Waits until parameters and optimizer state may change; free when nothing is saved."""
+        writer = self._writer
+        if writer is not None and self._under_way:
+            writer.fence()
+
+    def wait_captured(self) -> None:
+        """As fence(), and nothing refers to the state's memory any more, on devices too."""
+        writer = self._writer
+        if writer is not None and self._under_way:
+            writer.wait_captured()
+
+    def drain(self) -> None:
+        """Waits until every checkpoint is durable on all ranks.
+
+        Raises:
+            dsckpt.DsckptError: One failed, and nobody has been told.
+        """
+        self._finish_all_but(0)
+
+    def make_room(self) -> None:
+        """Waits until one more checkpoint may begin.
+
+        Raises:
+            dsckpt.DsckptError: One that had to end for it failed. On all ranks alike: which have
+                ended already by now is not the same everywhere, so no other failure is raised.
+        """
+        self._finish_all_but(MAX_UNDER_WAY - 1)
+
+    def _finish_all_but(self, kept: int) -> None:
+        with self._lock:
+            ending = self._under_way[: max(0, len(self._under_way) - kept)]
+            for save in ending:
+                save.thread.join()
+            del self._under_way[: len(ending)]
+            errors = [save.error for save in ending if save.error is not None]
+        if errors:
+            raise errors[0]
+
+    def shut_down(self) -> None:
+        """Before the process ends: everything durable, then memory and threads are given back."""
+        with self._lock:
+            try:
+                self.drain()
+            except Exception as error:
+                lifetime.fail_at_exit(error)
+            self._writers.close()
+            writer, self._writer = self._writer, None
+            try:
+                if writer is not None:
+                    writer.close()
+            except Exception as error:
+                lifetime.fail_at_exit(error)
+
+    def _pool(self, request: Request) -> Any:
+        if self._writer is None:
+            from dsckpt.writer import AsyncWriter
+
+            size = self._settings.pool_bytes if self._settings is not None else None
+            if size is None:
+                size = config.default_pool_bytes(shards.state_bytes(request.files.values()))
+            # Its own limit counts files; a pipeline stage has many in each checkpoint.
+            self._writer = AsyncWriter(size, max_in_flight=_MAX_FILES)
+        return self._writer
+
+
+def _prepare(request: Request) -> tuple[BaseException | None, Any]:
+    """What to save; where there is none, what tells the other ranks, and why."""
+    failure = request.failure
+    if failure is None:
+        try:
+            return None, shards.prepare(
+                request.files, lambda _: request.layout, request.attributes, request.sources
+            )
+        except Exception as error:
+            failure = error
+    return failure, shards.failing(failure)
+
+
+service = Service()
+atexit.register(service.shut_down)
+
+
+def fence() -> None:
+    """To be called before parameters or optimizer state change by anything but the engine's step.
+
+    The copies of a save that is under way are waited for; free when none is.
+    """
+    service.fence()
+
+
+def drain() -> None:
+    """Waits until every checkpoint that was asked for is durable on all ranks.
+
+    Raises:
+        dsckpt.DsckptError: One failed.
+    """
+    service.drain()

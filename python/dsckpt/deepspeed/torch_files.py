@@ -1,0 +1,85 @@
+"""Files in torch's own format: what DeepSpeed wrote before, and exports for other programs."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from typing import Any
+
+from .allow import resolve
+from .config import KEY
+
+_ZIP = b"PK\x03\x04"
+_PICKLE = b"\x80"
+
+
+def is_torch_file(path: str) -> bool:
+    """Whether a file begins as those of torch.save do, old and new, and not as safetensors do."""
+    begin = _begin(path)
+    return begin[:4] == _ZIP or (begin[:1] == _PICKLE and begin[8:] != b"{")
+
+
+def _begin(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(9)
+
+
+def load(
+    path: str, map_location: Any, allow_pickle: bool, allow: tuple[str, ...], mmap: bool = False
+) -> Any:
+    """Loads a file of torch.save.
+
+    Args:
+        path: The file.
+        map_location: As for torch.load.
+        allow_pickle: Whether it may run code.
+        allow: "module.Class" of what it may hold otherwise, beside tensors and plain values.
+        mmap: Maps the file where its kind allows that.
+
+    Raises:
+        dsckpt.PickleRefused: It holds something else.
+    """
+    import torch
+
+    mmap = mmap and _begin(path)[:4] == _ZIP
+    if allow_pickle:
+        return torch.load(path, map_location=map_location, weights_only=False, mmap=mmap)
+    try:
+        with torch.serialization.safe_globals(resolve(allow)):  # type: ignore[arg-type]
+            return torch.load(path, map_location=map_location, weights_only=True, mmap=mmap)
+    except pickle.UnpicklingError as error:
+        from dsckpt.errors import PickleRefused
+
+        raise PickleRefused(
+            f"{path} is a file of torch.save that holds more than tensors and plain values, and "
+            f"loading it may run code ({str(error).splitlines()[0]}). If you trust the file, set "
+            f'"{KEY}": {{"allow_pickle": true}}, or name the classes under "allow"',
+            path,
+        ) from error
+
+
+def export(state: Any, path: str) -> None:
+    """Writes one file for other programs, durably; an existing one is replaced when it is whole.
+
+    Args:
+        state: What to write; for ".safetensors" a dict of names to tensors.
+        path: The file.
+    """
+    if path.endswith(".safetensors"):
+        import dsckpt
+
+        dsckpt.save(state, path)
+        return
+    import torch
+
+    temporary = f"{path}.incomplete-{os.getpid()}"
+    try:
+        with open(temporary, "wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise

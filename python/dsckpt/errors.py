@@ -1,0 +1,73 @@
+"""Errors of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["DsckptError", "PickleRefused"]
+
+
+class DsckptError(Exception):
+    """An operation of dsckpt failed.
+
+    The message says which file, item and offset are concerned, what was expected and found, and
+    what to do.
+
+    Attributes:
+        code: Why, as the C++ library names it: "NotFound", "Corrupt", "Truncated", "Mismatch",
+            "NoSpace", "InvalidArgument", "Unsupported", ...; "PickleRefused" is Python's own.
+        path: The file concerned, or None.
+        offset: Byte offset in that file, or None.
+        errno: The operating system's error number, or 0.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        code: str = "Internal",
+        path: str | None = None,
+        offset: int | None = None,
+        errno: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.path = path
+        self.offset = offset
+        self.errno = errno
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.code, self.path, self.offset, self.errno)
+
+
+class PickleRefused(DsckptError):
+    """A pickled object was not loaded, because it names classes that nobody has allowed.
+
+    The message names the classes, the object's place in the state and the file, and what to pass to
+    allow it. Nothing that is not allowed has been imported or called.
+
+    Attributes:
+        classes: The "module.QualName" strings that `allow` lacks.
+    """
+
+    def __init__(self, message: str, path: str | None = None, classes: Sequence[str] = ()) -> None:
+        super().__init__(message, "PickleRefused", path)
+        self.classes = tuple(classes)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.path, self.classes)
+
+
+def from_status(
+    code: str, message: str, path: str | None, offset: int | None, errno: int
+) -> DsckptError:
+    """Makes the exception for a status of the native library, with the place in its message."""
+    if path is not None and path not in message:
+        message = f"{path}: {message}"
+    if offset is not None and str(offset) not in message:
+        message = f"{message} (at byte {offset})"
+    return DsckptError(message, code, path, offset, errno)
+
+
+def place(path: Sequence[object]) -> str:
+    """The place of a value in a state, for messages: "['optimizer']['state'][0]"."""
+    return "state" + "".join(f"[{key!r}]" for key in path)

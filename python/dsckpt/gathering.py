@@ -1,0 +1,184 @@
+"""States of one rank, with tensors put together from the files of all ranks."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _native, dtypes, mapped, memory, placement, tree
+from .loading import MapLocation, finish, load_objects, where_to
+from .matching import Match, Path, Stored, Target, target_of
+from .materialize import Info, NumpyBackend, TorchBackend
+from .pickles import Permission
+from .restoring import Fills, count_versions, fence_writers, stored_tree
+
+if TYPE_CHECKING:
+    from .checkpoint import Checkpoint, TensorInfo
+
+Box = list[tuple[int, int]]
+Read = tuple[str, Box | None, Any]
+
+
+def allocate(info: TensorInfo, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Host memory for a part of a tensor: the tensor or array, and its bytes (None: no bytes)."""
+    nbytes = info.nbytes * math.prod(shape) // max(1, math.prod(info.shape))
+    backend = TorchBackend() if dtypes.have_torch() else NumpyBackend()
+    made, address = backend.empty(info.as_info(shape, nbytes))
+    return made, buffer_at(address, nbytes)
+
+
+def buffer_at(address: int, nbytes: int) -> Any:
+    """Writable memory that somebody else owns; None where there is none."""
+    return (ctypes.c_char * nbytes).from_address(address) if nbytes else None
+
+
+def only_piece(native: _native.File, ordinal: int, info: Info) -> _native.Piece | None:
+    """The part of a larger tensor that a stored tensor is; None: it is whole, or holds several."""
+    pieces = native.pieces(ordinal)
+    if len(pieces) != 1 or pieces[0].element_offset != 0:
+        return None
+    piece = pieces[0]
+    if tuple(piece.logical_shape) == info[3] and piece.box is not None:
+        return None
+    held = (
+        piece.flat[1] - piece.flat[0]
+        if piece.flat is not None
+        else math.prod(end - begin for begin, end in piece.box or [])
+    )
+    return piece if held == math.prod(info[3]) else None
+
+
+def load_shard(
+    checkpoint: Checkpoint,
+    at: int,
+    map_location: MapLocation,
+    mmap: bool,
+    permission: Permission,
+    verify: bool | None,
+) -> Any:
+    """Checkpoint.load() of the file at a position in its shards."""
+    place = where_to(map_location)
+    native = checkpoint.native.open_shard(at)
+    mapping = None
+    if mmap and not verify:
+        native, mapping = mapped.open_mapped(native.path)
+    objects = load_objects(native, permission)
+    infos = native.tensors()
+    parts = {i: piece for i, info in enumerate(infos) if (piece := only_piece(native, i, info))}
+    whole = _read_whole(checkpoint, parts)
+    tensors = place.tensors(native, mapping, infos, verify is not False, whole)
+    return finish(native, tensors, objects)
+
+
+def _read_whole(checkpoint: Checkpoint, parts: dict[int, _native.Piece]) -> dict[int, Any]:
+    made: dict[int, Any] = {}
+    reads: list[Read] = []
+    for ordinal, piece in parts.items():
+        info = checkpoint.tensors[piece.logical_name]
+        made[ordinal], buffer = allocate(info, info.shape)
+        if buffer is not None:
+            reads.append((info.name, None, buffer))
+    if reads:
+        checkpoint.native.read(reads)
+    return made
+
+
+@dataclass
+class Gather:
+    """Fills a state from a checkpoint; see Checkpoint.load_into()."""
+
+    checkpoint: Checkpoint
+    shard: int
+
+    def load_into(self, state: Any, permission: Permission, strict: bool) -> Any:
+        """Compares, then fills."""
+        self.native = self.checkpoint.native.open_shard(self.shard)
+        self.infos = self.native.tensors()
+        self.strict = strict
+        self.fills = Fills(self.native, self.infos)
+        self.reads: list[Read] = []
+        self.finish: list[Callable[[], Any]] = []
+        self.tensors: list[Any] = []
+        stored = stored_tree(self.native, permission)
+        match = Match(self._accept, strict, whole_file=False)
+        new = match.walk(state, stored)
+        match.check(self.checkpoint.path)
+        fence_writers()
+        self.fills.load(True)
+        if self.reads:
+            self.checkpoint.native.read(self.reads)
+        for done in (*self.finish, *match.updates):
+            done()
+        count_versions(self.tensors)
+        return new
+
+    def _accept(self, tensor: Any, stored: Stored | None, path: Path) -> str | None:
+        name = self._logical_name(stored, path)
+        info = self.checkpoint.tensors.get(name) if name is not None else None
+        if placement.is_dtensor(tensor):
+            if info is None:
+                return "in the state only" if self.strict else None
+            box = placement.box(tensor)
+            return self._add(tensor, target_of(tensor), info, tuple(tensor.shape), box)
+        if stored is not None and (info is None or self._is_local(tensor, stored)):
+            return self.fills.add(tensor, stored)
+        if info is None:
+            return "in the state only" if self.strict else None
+        target = target_of(tensor)
+        return self._add(tensor, target, info, target.found.shape, None)
+
+    def _logical_name(self, stored: Stored | None, path: Path) -> str | None:
+        if stored is not None:
+            pieces = self.native.pieces(stored.ordinal)
+            if len(pieces) > 1:
+                return None
+            return pieces[0].logical_name if pieces else self.infos[stored.ordinal][0]
+        known = all(type(key) in (str, int) for key in path)
+        return tree.item_name(path) if known else None
+
+    def _is_local(self, tensor: Any, stored: Stored) -> bool:
+        """Whether this rank's own file has what the state wants, a part or the whole."""
+        return target_of(tensor).found.shape == self.infos[stored.ordinal][3]
+
+    def _add(
+        self,
+        tensor: Any,
+        target: Target,
+        info: TensorInfo,
+        shape: tuple[int, ...],
+        box: Box | None,
+    ) -> str | None:
+        if (target.found.dtype, shape) != (info.dtype, info.shape):
+            return (
+                f"{target.found.dtype} {list(shape)} in the state, {info.dtype} "
+                f"{list(info.shape)} in the checkpoint"
+            )
+        found = target.found
+        part = found.shape
+        if math.prod(part) == 0:
+            return None
+        self.tensors.append(tensor)
+        if found.device == -1 and found.strides is None:
+            nbytes = info.nbytes * math.prod(part) // math.prod(info.shape)
+            self.reads.append((info.name, box, buffer_at(found.address, nbytes)))
+            if target.finish is not None:
+                self.finish.append(target.finish)
+        else:
+            made, buffer = allocate(info, part)
+            self.reads.append((info.name, box, buffer))
+            self.finish.append(lambda: copy_into(tensor, made))
+        return None
+
+
+def copy_into(tensor: Any, made: Any) -> None:
+    """Copies host elements into a tensor, the local shard of a DTensor, or an array."""
+    if isinstance(made, memory.Packed):
+        made = made.array()
+    if hasattr(tensor, "detach"):
+        own = placement.local(tensor) if placement.is_dtensor(tensor) else tensor.detach()
+        own.copy_(made)
+    else:
+        tensor[...] = memory.as_array(made)

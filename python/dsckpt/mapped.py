@@ -1,0 +1,69 @@
+"""A file and its private, writable mapping."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+
+from . import _native
+from .errors import DsckptError
+
+_MAP_NORESERVE = 0x4000  # Linux; the module mmap lacks it on older versions of Python.
+_ATTEMPTS = 5
+
+
+def open_native(path: str | os.PathLike[str]) -> _native.File:
+    """Opens a file for reading only what is asked for. Its cost does not depend on its size."""
+    return _native.File(os.fsdecode(path), map=False)
+
+
+def open_mapped(path: str | os.PathLike[str]) -> tuple[_native.File, mmap.mmap | None]:
+    """Opens a file and maps it, both the same one although it may be replaced meanwhile.
+
+    Returns:
+        The file and its mapping: writable, copy on write, so that the file never changes. None in
+        place of the mapping where the file system refuses one.
+
+    Raises:
+        DsckptError: As for opening; FailedPrecondition, when the file is replaced all the time.
+    """
+    name = os.fsdecode(path)
+    for _ in range(_ATTEMPTS):
+        mapping, identity = _map(name)
+        native = open_native(name)
+        # The name meant the mapped file before and after, so it was that which was opened.
+        with contextlib.suppress(FileNotFoundError):
+            if _identity(os.stat(name)) == identity:
+                return native, mapping
+    raise DsckptError(
+        f"{name} is replaced again and again while it is opened: load it when that has ended",
+        "FailedPrecondition",
+        name,
+    )
+
+
+def _map(name: str) -> tuple[mmap.mmap | None, tuple[int, int, int]]:
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        open_native(name)  # Says what is wrong.
+        raise
+    try:
+        identity = _identity(os.fstat(descriptor))
+        try:
+            mapping = mmap.mmap(
+                descriptor,
+                identity[2],
+                flags=mmap.MAP_PRIVATE | _MAP_NORESERVE,
+                prot=mmap.PROT_READ | mmap.PROT_WRITE,
+            )
+        except (OSError, ValueError):
+            return None, identity
+        return mapping, identity
+    finally:
+        os.close(descriptor)
+
+
+def _identity(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_dev, found.st_ino, found.st_size

@@ -1,0 +1,204 @@
+"""Compares a state in memory with a stored one, and says what has to be written where."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import memory, placement
+from .errors import DsckptError, place
+
+Path = tuple[Any, ...]
+_SHOWN_DIFFERENCES = 20
+
+
+@dataclass(eq=False, slots=True)
+class Stored:
+    """Stands for a stored tensor in a tree."""
+
+    ordinal: int
+    tag: str = ""
+
+
+@dataclass(slots=True)
+class Target:
+    """Memory to load one tensor into, and what to do then if it is not the tensor's own."""
+
+    found: memory.Memory
+    tensor: Any
+    finish: Callable[[], None] | None = None
+
+
+Accept = Callable[[Any, Stored | None, Path], str | None]
+"""Notes that a tensor of the state is filled from the file: (tensor, what stands at its place in
+the file, its place). Returns None, or how the two differ; may raise DsckptError for that."""
+
+
+@dataclass
+class Match:
+    """A walk over both trees together. Changes nothing.
+
+    Args:
+        accept: Called for each tensor.
+        strict: Whether what only one side has is a difference.
+        whole_file: With `strict`: whether that goes for what only the file has, too.
+    """
+
+    accept: Accept
+    strict: bool
+    whole_file: bool = True
+    differences: list[str] = field(default_factory=list)
+    updates: list[Callable[[], None]] = field(default_factory=list)
+
+    def differ(self, path: Path, what: str) -> None:
+        """Notes a difference."""
+        self.differences.append(f"{place(path)}: {what}")
+
+    def walk(self, state: Any, stored: Any, path: Path = ()) -> Any:
+        """Returns what has to stand in the place of `state`: itself, wherever that can stay."""
+        if is_tensor(state):
+            self._tensor(state, stored, path)
+        elif isinstance(stored, Stored):
+            self.differ(path, f"a {_kind(state)} in the state, a tensor in the file")
+        elif isinstance(state, dict) and isinstance(stored, dict):
+            self._dict(state, stored, path)
+        elif isinstance(state, list) and isinstance(stored, list) and len(state) == len(stored):
+            for position, (mine, theirs) in enumerate(zip(state, stored)):
+                self._place(state, position, mine, theirs, path)
+        elif isinstance(state, tuple) and isinstance(stored, tuple) and len(state) == len(stored):
+            return self._tuple(state, stored, path)
+        elif stored is MISSING:
+            self._only_here(state, path)
+        elif has_tensors(state) or has_tensors(stored):
+            self.differ(path, f"a {_kind(state)} in the state, a {_kind(stored)} in the file")
+        else:
+            return stored
+        return state
+
+    def _dict(self, state: dict[Any, Any], stored: dict[Any, Any], path: Path) -> None:
+        for key, mine in state.items():
+            self._place(state, key, mine, stored.get(key, MISSING), path)
+        if self.strict and self.whole_file:
+            for key in stored.keys() - state.keys():
+                self.differ((*path, key), "in the file only")
+
+    def _place(self, holder: Any, key: Any, mine: Any, theirs: Any, path: Path) -> None:
+        new = self.walk(mine, theirs, (*path, key))
+        if new is not mine:
+            self.updates.append(lambda: holder.__setitem__(key, new))
+
+    def _tuple(self, state: Any, stored: tuple[Any, ...], path: Path) -> Any:
+        new = [self.walk(a, b, (*path, i)) for i, (a, b) in enumerate(zip(state, stored))]
+        if all(a is b for a, b in zip(state, new)):
+            return state
+        if type(state) is tuple or not hasattr(type(state), "_fields"):
+            return tuple(new) if type(state) is tuple else type(state)(new)
+        return tuple.__new__(type(state), new)
+
+    def _only_here(self, state: Any, path: Path) -> None:
+        """The file lacks `state`, but a checkpoint may know its tensors by their names."""
+        if isinstance(state, dict):
+            for key, value in state.items():
+                self.walk(value, MISSING, (*path, key))
+        elif isinstance(state, (list, tuple)):
+            for position, value in enumerate(state):
+                self.walk(value, MISSING, (*path, position))
+        elif self.strict:
+            self.differ(path, "in the state only")
+
+    def _tensor(self, tensor: Any, stored: Any, path: Path) -> None:
+        if stored is not MISSING and not isinstance(stored, Stored):
+            self.differ(path, f"a tensor in the state, a {_kind(stored)} in the file")
+            return
+        found = stored if isinstance(stored, Stored) else None
+        try:
+            difference = self.accept(tensor, found, path)
+        except DsckptError as error:
+            difference = str(error)
+        if difference:
+            self.differ(path, difference)
+
+    def check(self, file: str) -> None:
+        """Raises Mismatch if there is any difference."""
+        if not self.differences:
+            return
+        shown = self.differences[:_SHOWN_DIFFERENCES]
+        more = len(self.differences) - len(shown)
+        lines = "".join(f"\n  {line}" for line in shown) + (f"\n  and {more} more" if more else "")
+        raise DsckptError(
+            f"{file} does not fit the state, so nothing was loaded:{lines}", "Mismatch", file
+        )
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING = _Missing()
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value of a state is stored as a tensor."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return placement.is_dtensor(value) or memory.is_plain_strided(value)
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is None or type(value) not in (numpy.ndarray, numpy.memmap):
+        return False
+    return memory.is_storable(value.dtype)
+
+
+def has_tensors(value: Any) -> bool:
+    """Whether a tensor lies anywhere below a value."""
+    if isinstance(value, dict):
+        return any(map(has_tensors, value.values()))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return any(map(has_tensors, value))
+    return isinstance(value, Stored) or is_tensor(value)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return f"{type(value).__name__} of {len(value)}"
+    return type(value).__name__
+
+
+def target_of(tensor: Any) -> Target:
+    """Where a tensor of a state is loaded to: its own memory if that can be written to directly.
+
+    Raises:
+        DsckptError: InvalidArgument, when it cannot be written in place at all.
+    """
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None and isinstance(tensor, numpy.ndarray):
+        return _array_target(tensor)
+    if placement.is_dtensor(tensor):
+        tensor = placement.local(tensor)
+    found = memory.of_tensor(tensor)
+    if found.strides is None and not found.copied:
+        return Target(found, tensor)
+    if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape)):
+        raise DsckptError("an expanded tensor: its elements share memory", "InvalidArgument")
+    own = tensor.detach()
+    if found.device >= 0 and found.strides is not None:
+        fresh = memory.of_tensor(found.owner.contiguous())
+        return Target(fresh, tensor, lambda: own.copy_(fresh.owner))
+    if not found.copied:
+        return Target(found, tensor)
+    if found.owner.dtype != own.dtype:
+        own = own.view(found.owner.dtype)
+    return Target(found, tensor, lambda: own.copy_(found.owner))
+
+
+def _array_target(array: Any) -> Target:
+    if not array.flags.writeable:
+        raise DsckptError("a read-only array", "InvalidArgument")
+    found = memory.of_array(array)
+    if found is None:
+        raise DsckptError(f"an array of {array.dtype}", "InvalidArgument")
+    if not found.copied:
+        return Target(found, array)
+    return Target(found, array, lambda: memory.copy_back(found, array))

@@ -1,0 +1,242 @@
+"""Opening files: names of tensors that are looked at when they are used."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from . import _native, dtypes, indexing, mapped, memory, rebuild
+from .errors import DsckptError
+from .loading import load
+from .materialize import Info, NumpyBackend, TorchBackend, materialize, unknown_dtype
+from .restoring import load_into
+
+if TYPE_CHECKING:
+    import numpy
+    import torch
+
+__all__ = ["File", "LazyTensor", "StoredObject", "load", "load_into", "open"]
+
+
+class LazyTensor:
+    """A tensor of an open file. Thread-safe; stays usable after the file was closed.
+
+    Attributes:
+        name: Its own name in the file (not that of an alias).
+        dtype: In the spelling of safetensors: "F32", "BF16", "F8_E4M3".
+        shape: In elements of that dtype.
+        nbytes: Bytes of its elements.
+        encoding: "raw", "zstd" or "byteplane-zstd".
+    """
+
+    def __init__(self, native: _native.File, mapping: mmap.mmap | None, info: Info) -> None:
+        self._native = native
+        self._mapping = mapping
+        self._info = info
+        self.name = info[0]
+        self.dtype = info[1]
+        self.shape = info[3]
+        self.nbytes = info[5]
+        self.encoding = info[7]
+
+    def torch(self) -> torch.Tensor:
+        """The tensor as torch has it.
+
+        Raw tensors are the mapped file itself, without a copy: writing changes memory, never the
+        file. Others are read, and their checksums checked. F4 has half of its last dimension in
+        torch.
+
+        Raises:
+            DsckptError: Unsupported, where torch has no such dtype; errors of reading.
+        """
+        made = materialize(self._native, self._mapping, [self._info], TorchBackend(), True)[0]
+        if isinstance(made, memory.Packed):
+            raise unknown_dtype(self._info, "torch")
+        found: torch.Tensor = made
+        return found
+
+    def numpy(self) -> numpy.ndarray[Any, Any]:
+        """The same as a NumPy array; BF16, F8, F6, F4, I4 and U4 with dtypes of ml_dtypes.
+
+        Packed dtypes are unpacked into a byte an element.
+
+        Raises:
+            DsckptError: Unsupported, where ml_dtypes is needed and missing; errors of reading.
+        """
+        made = materialize(self._native, self._mapping, [self._info], NumpyBackend(), True)[0]
+        return memory.as_array(made)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Reads a part: f["w"][2:4, ..., 0].
+
+        Only the chunks that hold it are read, and their checksums checked. Ints, slices with a
+        positive step, and '...'.
+
+        Returns:
+            A torch tensor of its own memory; a NumPy array where torch is not installed.
+        """
+        if self.dtype in dtypes.PACKED_BITS:
+            return (self.torch() if dtypes.torch_dtype(self.dtype) else self.numpy())[index]
+        box, rest = indexing.to_box(index, self.shape)
+        shape = tuple(end - begin for begin, end in box)
+        elements = bytearray(_product(shape) * _element_bytes(self._info))
+        if elements:
+            self._native.read_slice(self.name, box, elements)
+        return from_bytes(elements, self._info, shape)[rest]
+
+    def __repr__(self) -> str:
+        return f"LazyTensor({self.name!r}, {self.dtype}, {list(self.shape)})"
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+def _element_bytes(info: Info) -> int:
+    return info[5] // max(1, _product(info[3]))
+
+
+def from_bytes(elements: bytearray, info: Info, shape: tuple[int, ...]) -> Any:
+    """Elements of a tensor's dtype, row-major, as a torch tensor, or as an array without torch."""
+    part: Info = (*info[:3], shape, 0, len(elements), 0, "raw")
+    backend = TorchBackend() if dtypes.have_torch() else NumpyBackend()
+    return backend.over(elements, part)
+
+
+class StoredObject:
+    """An object of an open file: bytes, of which nothing is run. Thread-safe.
+
+    Attributes:
+        name: Its name in the file.
+        media_type: What the bytes are; "application/x-python-pickle" for Python objects.
+        nbytes: How many.
+    """
+
+    def __init__(self, native: _native.File, info: tuple[str, str, int, int, int, str]) -> None:
+        self._native = native
+        self.name, self.media_type, _, self.nbytes, _, self.encoding = info
+
+    def read(self) -> bytes:
+        """The bytes, checksums checked."""
+        return self._native.read_object(self.name)
+
+    def __repr__(self) -> str:
+        return f"StoredObject({self.name!r}, {self.media_type}, {self.nbytes} bytes)"
+
+
+class File(Mapping[str, LazyTensor]):
+    """An open file: a mapping of names (aliases too) to tensors. Thread-safe. See open()."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._native, self._mapping = mapped.open_mapped(path)
+
+    @property
+    def path(self) -> str:
+        """Where it was opened."""
+        return self._native.path
+
+    @property
+    def format(self) -> str:
+        """ "dsckpt" or "safetensors"."""
+        return self._native.format
+
+    @property
+    def native(self) -> _native.File:
+        """What the compiled part knows of it."""
+        return self._native
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes given at the save, such as "step"."""
+        return visible(self._native.attributes())
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The members of the safetensors `__metadata__`."""
+        return self._native.metadata()
+
+    @property
+    def objects(self) -> dict[str, StoredObject]:
+        """Objects by name. Nothing of them is read before it is asked for."""
+        return {info[0]: StoredObject(self._native, info) for info in self._native.objects()}
+
+    def tree(self) -> Any:
+        """The state as it was saved, with a LazyTensor or StoredObject where those stand."""
+        lazy = [LazyTensor(self._native, self._mapping, info) for info in self._native.tensors()]
+        objects = list(self.objects.values())
+        return rebuild.state(
+            self._native, lazy, lambda ordinal, _tag, _path: objects[ordinal], _lazy_node
+        )
+
+    def __getitem__(self, name: str) -> LazyTensor:
+        return LazyTensor(self._native, self._mapping, self._native.find_tensor(name))
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (info[0] for info in self._native.tensors())
+        yield from (name for name, _ in self._native.aliases())
+
+    def __len__(self) -> int:
+        return len(self._native.tensors()) + len(self._native.aliases())
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Does nothing that tensors would notice: the file stays mapped while one of them lives."""
+
+    def __repr__(self) -> str:
+        return f"File({self.path!r}, {len(self)} tensors)"
+
+
+def visible(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Attributes without those that this package keeps for itself."""
+    return {name: value for name, value in attributes.items() if name != rebuild.ROOT_ATTRIBUTE}
+
+
+def _lazy_node(tag: str, value: Any, path: list[Any]) -> Any:
+    return value if isinstance(value, LazyTensor) else rebuild.rebuild(tag, value, path)
+
+
+def open(path: str | os.PathLike[str]) -> File:
+    """Opens a dsckpt or safetensors file.
+
+    Reads the index only, so the cost does not depend on how large the tensors are; each is looked
+    at when it is used. Tensors are views of the mapped file. If somebody else truncates a mapped
+    file in place, touching it raises SIGBUS; load(path, mmap=False) reads instead.
+
+    Example:
+        >>> with dsckpt.open("step-100.dsckpt") as f:
+        ...     f["model/embed.weight"].shape, f.attributes["step"]
+        ...     rows = f["model/embed.weight"][:10]
+
+    Args:
+        path: The file.
+
+    Returns:
+        A File, which can be used as a context manager.
+
+    Raises:
+        DsckptError: NotFound, NotCheckpoint, Truncated, Corrupt, Unsupported, ...
+    """
+    if os.path.isdir(path):
+        raise DsckptError(
+            f"{os.fsdecode(path)} is a directory: open one of its shards, or the whole with "
+            "dsckpt.Checkpoint(path)",
+            "NotCheckpoint",
+            os.fsdecode(path),
+        )
+    return File(path)

@@ -1,0 +1,202 @@
+"""Makes Python values again from what tree.classify() stored under a tag.
+
+Nothing here imports a module that a file names, or calls what it names.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _native, dtypes, memory, tree
+from .errors import DsckptError, place
+
+if TYPE_CHECKING:
+    import numpy
+
+
+ROOT_ATTRIBUTE = "py.root"
+"""The attribute that says what the root was, where it was no plain dict."""
+
+
+def state(
+    native: _native.File,
+    tensors: Sequence[Any],
+    make_object: Callable[[int, str, list[Any]], Any],
+    make_tagged: Callable[[str, Any, list[Any]], Any],
+) -> Any:
+    """The whole state of a file, with its root as it was saved.
+
+    Args:
+        native: The file.
+        tensors: What stands for each tensor, by ordinal.
+        make_object: As for _native.File.build().
+        make_tagged: As for _native.File.build().
+    """
+    if not native.has_tree():
+        flat = {info[0]: tensor for info, tensor in zip(native.tensors(), tensors)}
+        flat.update((name, tensors[target]) for name, target in native.aliases())
+        for ordinal, info in enumerate(native.objects()):
+            flat[info[0]] = make_object(ordinal, "", [info[0]])
+        return flat
+    return unwrap(native.build(tensors, make_object, make_tagged), native.attributes())
+
+
+def wrap(state: Any) -> tuple[dict[Any, Any], dict[str, str]]:
+    """The root dict to store for a state, and the attributes that say what it was."""
+    if type(state) is dict and tree.are_plain_keys(state):
+        return state, {}
+    if type(state) is collections.OrderedDict and tree.are_plain_keys(state):
+        return dict(state), {ROOT_ATTRIBUTE: "OrderedDict"}
+    return {"": state}, {ROOT_ATTRIBUTE: "value"}
+
+
+def unwrap(root: dict[Any, Any], attributes: dict[str, Any]) -> Any:
+    """Undoes wrap()."""
+    kind = attributes.get(ROOT_ATTRIBUTE)
+    if kind == "OrderedDict":
+        return collections.OrderedDict(root)
+    return root.get("", root) if kind == "value" else root
+
+
+def rebuild(tag: str, value: Any, path: Sequence[object]) -> Any:
+    """The value that a tagged node stands for.
+
+    Args:
+        tag: As stored. Unknown ones change nothing.
+        value: The node's own value, with children made already.
+        path: Its place in the state, for errors.
+
+    Raises:
+        DsckptError: Corrupt, when the value is none that the tag can stand on; Unsupported, when
+            this torch or NumPy lacks the type.
+    """
+    kind, _, detail = tag.partition(":")
+    make = _MAKERS.get(kind)
+    if make is None:
+        return value
+    try:
+        return make(detail, value)
+    except DsckptError as error:
+        raise DsckptError(f"{place(path)}: {error}", error.code) from None
+    except Exception as error:
+        raise DsckptError(
+            f"{place(path)} is tagged {tag!r}, which does not fit its value: {error}", "Corrupt"
+        ) from error
+
+
+def _pairs(detail: str, value: list[Any]) -> Any:
+    kind, _, rest = detail.partition(":")
+    return _MAKERS[kind](rest, dict(value)) if detail else dict(value)
+
+
+def _default_dict(detail: str, value: dict[Any, Any]) -> Any:
+    return collections.defaultdict(tree.FACTORIES[detail] if detail else None, value)
+
+
+def _named_tuple(detail: str, value: dict[str, Any]) -> Any:
+    fields = tuple(value)
+    cls = _loaded_class(detail)
+    if cls is not None and tree.fields_of(cls) == fields:
+        if hasattr(cls, "n_sequence_fields"):
+            return cls(value.values())
+        return tuple.__new__(cls, value.values())
+    return tuple.__new__(_stand_in(detail, fields), value.values())
+
+
+def _loaded_class(name: str) -> Any:
+    """The tuple class of that name, if its module has been imported by somebody else."""
+    parts = name.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        module = sys.modules.get(".".join(parts[:cut]))
+        if module is None:
+            continue
+        found: Any = module
+        for part in parts[cut:]:
+            found = vars(found).get(part) if hasattr(found, "__dict__") else None
+        return found if isinstance(found, type) and issubclass(found, tuple) else None
+    return None
+
+
+@functools.lru_cache(maxsize=256)
+def _stand_in(name: str, fields: tuple[str, ...]) -> type:
+    module, _, bare = name.rpartition(".")
+    return collections.namedtuple(bare, fields, module=module)
+
+
+def _torch_size(_: str, value: tuple[int, ...]) -> Any:
+    if not dtypes.have_torch():
+        return value
+    import torch
+
+    return torch.Size(value)
+
+
+def _torch_dtype(_: str, value: str) -> Any:
+    if not dtypes.have_torch():
+        return value
+    import torch
+
+    found = getattr(torch, value, None)
+    if not isinstance(found, torch.dtype):
+        raise DsckptError(f"torch {torch.__version__} has no dtype {value}", "Unsupported")
+    return found
+
+
+def _torch_device(_: str, value: str) -> Any:
+    if not dtypes.have_torch():
+        return value
+    import torch
+
+    return torch.device(value)
+
+
+def _torch_version(_: str, value: str) -> Any:
+    if not dtypes.have_torch():
+        return value
+    import torch
+
+    return torch.torch_version.TorchVersion(value)
+
+
+def _torch_view(detail: str, value: Any) -> Any:
+    return memory.restore_view(detail, value) if dtypes.have_torch() else value
+
+
+def _array(detail: str, value: Any) -> numpy.ndarray[Any, Any]:
+    return memory.restore_array(detail, memory.as_array(value))
+
+
+def _numpy_scalar(detail: str, value: bytes) -> Any:
+    import numpy
+
+    return numpy.frombuffer(value, dtypes.named_numpy_dtype(detail))[0]
+
+
+def _numpy_dtype(_: str, value: str) -> Any:
+    return dtypes.named_numpy_dtype(value)
+
+
+_MAKERS: dict[str, Callable[[str, Any], Any]] = {
+    "py.OrderedDict": lambda _, value: collections.OrderedDict(value),
+    "py.defaultdict": _default_dict,
+    "py.pairs": _pairs,
+    "py.set": lambda _, value: set(value),
+    "py.frozenset": lambda _, value: frozenset(value),
+    "py.bytearray": lambda _, value: bytearray(value),
+    "py.range": lambda _, value: range(*value),
+    "py.slice": lambda _, value: slice(*value),
+    "py.str": lambda _, value: value.decode("utf-8", "surrogatepass"),
+    "py.namedtuple": _named_tuple,
+    "torch.Size": _torch_size,
+    "torch.dtype": _torch_dtype,
+    "torch.device": _torch_device,
+    "torch.version": _torch_version,
+    "torch.view": _torch_view,
+    "numpy.ndarray": _array,
+    "numpy.scalar": _numpy_scalar,
+    "numpy.dtype": _numpy_dtype,
+}

@@ -1,0 +1,174 @@
+"""Loading into tensors that are there already."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import _native, mapped, rebuild
+from .loading import load_objects
+from .matching import Match, Path, Stored, Target, target_of
+from .materialize import Info, Request
+from .pickles import Permission
+
+
+def load_into(
+    state: Any,
+    path: str | os.PathLike[str],
+    *,
+    strict: bool = True,
+    allow_pickle: bool = False,
+    allow: Iterable[type | str] = (),
+    verify: bool = True,
+) -> Any:
+    """Loads a file into the tensors of a state, without a second copy.
+
+    Tensors and arrays are filled where they lie, on the CPU or a device; everything else in dicts
+    and lists is replaced by what the file has. All names, dtypes and shapes are compared before
+    anything is changed. For a module, give its state_dict: `load_into(model.state_dict(), path)`
+    fills its parameters. An optimizer's state_dict has no tensors before its first step, and its
+    other values are copies: use `optimizer.load_state_dict(load(path)["optimizer"])`.
+
+    A reading error after the comparison (a bad checksum) leaves tensors undefined. Saves of this
+    process that still capture are fenced first.
+
+    Args:
+        state: A nested state as for save(): dicts, lists, tuples, tensors, values.
+        path: A file, a checkpoint directory (tensors are then taken by name from whichever ranks
+            stored them, distributed ones by the local shard's box), or a run directory.
+        strict: Whether what only the state or only the file has is an error. Else it is left as it
+            is. Differing dtypes and shapes always are errors. Of a directory, things that only the
+            checkpoint has are never errors: they may belong to other ranks.
+        allow_pickle: As for load().
+        allow: As for load().
+        verify: Whether checksums are checked.
+
+    Returns:
+        The state given; a new one where its root cannot be changed in place (a tuple or a value).
+
+    Raises:
+        DsckptError: Mismatch, naming every difference: nothing was changed. Others as for load().
+        PickleRefused: As for load(); nothing was changed.
+    """
+    if os.path.isdir(path):
+        from .checkpoint import open_directory
+
+        checkpoint = open_directory(path)
+        return checkpoint.load_into(state, strict=strict, allow_pickle=allow_pickle, allow=allow)
+    native = mapped.open_native(path)
+    stored = stored_tree(native, Permission(allow_pickle, allow, native.path))
+    fills = Fills(native, native.tensors())
+
+    def accept(tensor: Any, stored: Stored | None, _: Path) -> str | None:
+        if stored is not None:
+            return fills.add(tensor, stored)
+        return "in the state only" if strict else None
+
+    match = Match(accept, strict)
+    new = match.walk(state, stored)
+    match.check(native.path)
+    fence_writers()
+    fills.load(verify)
+    for update in match.updates:
+        update()
+    return new
+
+
+def stored_tree(native: _native.File, permission: Permission) -> Any:
+    """The state of a file, with a Stored in the place of each tensor."""
+    objects = load_objects(native, permission)
+    return rebuild.state(
+        native,
+        [Stored(ordinal) for ordinal in range(len(native.tensors()))],
+        lambda ordinal, _tag, _path: objects[ordinal],
+        _tagged,
+    )
+
+
+def _tagged(tag: str, value: Any, path: list[Any]) -> Any:
+    if isinstance(value, Stored):
+        return Stored(value.ordinal, tag)
+    return rebuild.rebuild(tag, value, path)
+
+
+@dataclass
+class Fills:
+    """Tensors of a state that are filled from one file, in one call."""
+
+    native: _native.File
+    infos: Sequence[Info]
+    requests: dict[tuple[int, int], Request] = field(default_factory=dict)
+    filled: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    finish: list[Callable[[], Any]] = field(default_factory=list)
+    tensors: list[Any] = field(default_factory=list)
+
+    def add(self, tensor: Any, stored: Stored) -> str | None:
+        """Notes one tensor, or returns how it differs from the stored one."""
+        target = target_of(tensor)
+        info, found = self.infos[stored.ordinal], target.found
+        if (found.dtype, found.shape) != (info[1], info[3]):
+            return (
+                f"{found.dtype} {list(found.shape)} in the state, {info[1]} {list(info[3])} in "
+                "the file"
+            )
+        if found.tag.partition(":")[2] != stored.tag.partition(":")[2]:
+            return f"{found.tag} in the state, {stored.tag or info[1]} in the file"
+        if info[5] == 0:
+            return None
+        place = (found.address, found.shape, found.strides)
+        before = self.filled.setdefault(place, stored.ordinal)
+        if before != stored.ordinal and not self._equal(before, stored.ordinal):
+            return f"shares memory in the state with what {self.infos[before][0]!r} is in the file"
+        self.requests[found.address, stored.ordinal] = _request(info, target)
+        self.tensors.append(tensor)
+        if target.finish is not None:
+            self.finish.append(target.finish)
+        return None
+
+    def _equal(self, one: int, other: int) -> bool:
+        digest = self.native.digest(one)
+        return digest is not None and digest == self.native.digest(other)
+
+    def load(self, verify: bool) -> None:
+        """Fills all of them."""
+        if self.requests:
+            self.native.load(list(self.requests.values()), verify=verify)
+        for finish in self.finish:
+            finish()
+        count_versions(self.tensors)
+
+
+def _request(info: Info, target: Target) -> Request:
+    found, stream = target.found, 0
+    if found.device >= 0:
+        import torch
+
+        stream = torch.cuda.current_stream(found.device).cuda_stream
+    room = info[5]
+    if found.strides is not None:
+        count = math.prod(found.shape)
+        reach = 1 + sum((n - 1) * stride for n, stride in zip(found.shape, found.strides))
+        room = room // count * reach
+    return (info[0], found.address, room, found.strides, found.device, stream)
+
+
+def fence_writers() -> None:
+    """Loading into a tensor is an update: saves under way have to have read it."""
+    from .capture import fence_all
+
+    fence_all()
+
+
+def count_versions(tensors: Sequence[Any]) -> None:
+    """Tells autograd, and the tripwire of saves under way, that these tensors changed."""
+    torch: Any = sys.modules.get("torch")
+    count = getattr(torch.autograd.graph, "increment_version", None) if torch else None
+    if count is None:
+        return
+    for tensor in tensors:
+        if isinstance(tensor, torch.Tensor) and not tensor.is_inference():
+            count(tensor)

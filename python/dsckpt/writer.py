@@ -1,0 +1,410 @@
+"""Saving: the asynchronous writer and the blocking save()."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal
+
+from . import _native, capture, lifetime, rebuild, tree
+from .errors import DsckptError
+
+Capture = Literal["auto", "at_save", "until_fence"]
+Encoding = Literal["raw", "zstd", "byteplane-zstd"]
+OnEvent = Callable[[str, str], None]
+
+
+@dataclass
+class Shard:
+    """One file of a save: its name (unused where a path is given), state and attributes."""
+
+    name: str
+    state: Any
+    attributes: dict[str, Any] | None = None
+
+
+class Prepared:
+    """Everything one save needs besides its destination. Made by AsyncWriter.prepare().
+
+    Attributes:
+        shards: (name, walker) for each file.
+    """
+
+    def __init__(self, shards: Sequence[tuple[str, _native.Walker]], debug: bool) -> None:
+        self.shards = list(shards)
+        self.tripwire = capture.Tripwire(debug)
+        self._unpublished = len(self.shards)
+        # Held from before the save begins until the tripwire is armed: a small save may be written
+        # before that.
+        self._lock = threading.Lock()
+
+    @property
+    def walker(self) -> _native.Walker:
+        """Of the only shard."""
+        return self.shards[0][1]
+
+    def before_publish(self) -> None:
+        """The `on_captured` of the native save, for each shard: the last chance to give up."""
+        with self._lock:
+            self.tripwire.check()
+            self._unpublished -= 1
+            if self._unpublished == 0:
+                self.tripwire.seal()  # All was read.
+
+    def start(self, begin: Callable[[], _native.SaveHandle]) -> _native.SaveHandle:
+        """Begins the save and arms the tripwire."""
+        with self._lock:
+            native = begin()
+            self.tripwire.arm(tensor for _, walker in self.shards for tensor in walker.lazy)
+        self.shards.clear()  # They refer to the whole state.
+        return native
+
+
+class SaveHandle:
+    """One save under way. Thread-safe; dropping it does not cancel the save. `await handle` waits
+    as durable() does."""
+
+    def __init__(self, native: _native.SaveHandle, prepared: Prepared) -> None:
+        self._native = native
+        self._prepared = prepared
+
+    def captured(self) -> None:
+        """Blocks until all source memory has been read: it may change from then on.
+
+        Raises:
+            DsckptError: The save failed; ModifiedTooEarly when a tensor had changed before.
+        """
+        try:
+            self._native.wait_captured()
+            self._prepared.tripwire.check()
+        except DsckptError as error:
+            self._native.cancel()
+            raise self._cause(error) from None
+        self._prepared.tripwire.seal()
+
+    def durable(self) -> None:
+        """Blocks until the file is on storage under its final name.
+
+        Raises:
+            DsckptError: The save failed and the file under that name is as it was before. Code
+                "DurabilityUnknown": published, but a power cut may bring back the old file.
+        """
+        try:
+            self._native.wait_durable()
+        except DsckptError as error:
+            raise self._cause(error) from None
+
+    def cancel(self) -> None:
+        """Asks the save to stop before it publishes. No effect on saves of a group of ranks."""
+        self._native.cancel()
+
+    def progress(self) -> dict[str, int | bool] | None:
+        """`total_bytes`, `captured_bytes`, `flushed_bytes`, `captured`, `durable`; None for saves
+        of a group of ranks."""
+        return self._native.progress()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return asyncio.to_thread(self.durable).__await__()
+
+    def _cause(self, error: DsckptError) -> DsckptError:
+        return self._prepared.tripwire.error or error
+
+
+class AsyncWriter:
+    """Saves state without stopping the training loop.
+
+    Keep one a process: it owns a staging pool and threads. Thread-safe. Saves are published in the
+    order of the calls. At exit, and on close(), every accepted save is finished first.
+
+    Tensors that an optimizer updates are read lazily where they lie on a device: behind forward and
+    backward, until the next optimizer step, which waits for the copies (`dsckpt.capture`). All else
+    is captured inside save(). Optimizers are known once they have stepped, or through watch().
+
+    A caching allocator never gets the memory back too early: the save holds each storage until it
+    was read, so `record_stream` is not needed.
+    """
+
+    def __init__(
+        self,
+        pool_bytes: int = 1 << 30,
+        *,
+        lazy_cpu: bool = False,
+        device_snapshot_bytes: int = 0,
+        max_in_flight: int = 2,
+        when_busy: Literal["wait", "skip", "replace"] = "wait",
+        debug: bool = False,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        """Allocates the pool.
+
+        Args:
+            pool_bytes: Staging memory. With at least the state's size an update hardly waits; twice
+                what is captured at save keeps save() from waiting.
+            lazy_cpu: Read optimizer-updated tensors in CPU memory lazily too.
+            device_snapshot_bytes: Memory taken on each device for a snapshot: updates then wait for
+                a copy inside the device only.
+            max_in_flight: Saves accepted before they are durable.
+            when_busy: What save() does beyond that: "wait", "skip" (the handle raises Cancelled) or
+                "replace" (the newest save that has not begun to move data is cancelled).
+            debug: Compare digests of the memory at the fence instead of version counters. Slow.
+            on_event: on_event(kind, message) from an engine thread: "fallback", "save-failed",
+                "durability".
+
+        Raises:
+            DsckptError: InvalidArgument, OutOfMemory.
+        """
+        self._engine = _native.Engine(
+            pool_bytes=pool_bytes,
+            device_snapshot_bytes=device_snapshot_bytes,
+            max_in_flight=max_in_flight,
+            when_busy=when_busy,
+            on_event=on_event,
+        )
+        self._lazy_cpu = lazy_cpu
+        self._debug = debug
+        self._lock = threading.Lock()
+        self._pending: list[tuple[_native.SaveHandle, Prepared]] = []
+        self._busy = False  # A save may be under way, or its error not looked at.
+        lifetime.register(self._engine)
+        capture.install(self)
+
+    @property
+    def native(self) -> _native.Engine:
+        """The engine, for _native.CheckpointWriter."""
+        return self._engine
+
+    def save(
+        self,
+        state: Any,
+        path: str | os.PathLike[str],
+        *,
+        attributes: dict[str, Any] | None = None,
+        encoding: Encoding = "raw",
+        metadata: dict[str, str] | None = None,
+        capture: Capture = "auto",
+    ) -> SaveHandle:
+        """Saves a nested state as one file, published atomically, and returns as soon as everything
+        captured at save has been copied.
+
+        Args:
+            state: Dicts, lists, tuples, tensors, arrays, scalars, in any nesting (`dsckpt.tree`).
+                Objects of other classes are pickled, each into an item of its own, here and now.
+            path: The file; an existing one is replaced when the new one is durable.
+            attributes: Scalars about the whole: "step", "loss".
+            encoding: "raw"; "zstd" or "byteplane-zstd" (floating dtypes), for all items.
+            metadata: Further members of the safetensors metadata.
+            capture: "auto" as the class says; "at_save": everything inside this call;
+                "until_fence": everything lazily, for callers that keep all memory unchanged until
+                the fence.
+
+        Returns:
+            A handle. What goes wrong later is raised by its waits or, once, by the next fence().
+
+        Raises:
+            DsckptError: The state cannot be saved; the message names the place.
+        """
+        prepared = self.prepare([Shard("", state, attributes)], encoding, capture)
+        return self.submit(
+            prepared,
+            lambda: self._engine.save(
+                os.fspath(path),
+                prepared.walker,
+                on_captured=prepared.before_publish,
+                metadata=metadata,
+            ),
+        )
+
+    def prepare(
+        self, shards: Sequence[Shard], encoding: Encoding = "raw", capture: Capture = "auto"
+    ) -> Prepared:
+        """What submit() needs; for saves of other writers (_native.CheckpointWriter)."""
+        make = self._rules(capture)
+        walkers = [(shard.name, _walker(shard, encoding=encoding, **make)) for shard in shards]
+        return Prepared(walkers, self._debug)
+
+    def submit(self, prepared: Prepared, begin: Callable[[], _native.SaveHandle]) -> SaveHandle:
+        """Begins a save whose native call is `begin`, and fences it from then on."""
+        native = prepared.start(begin)
+        with self._lock:
+            self._busy = True
+            self._pending = [entry for entry in self._pending if not _is_captured(entry[0])]
+            self._pending.append((native, prepared))
+        return SaveHandle(native, prepared)
+
+    def fence(self, stream: int | None = None) -> None:
+        """Call before an update that no optimizer hook sees: a replayed CUDA graph, an EMA, another
+        process. Free when no save is pending.
+
+        Device tensors: what the streams of this thread (or `stream`, a CUDA stream handle) are
+        given from here on waits on the device for the copies; the host waits only while the pool is
+        too small. CPU tensors: blocks until they have been read.
+
+        Raises:
+            DsckptError: ModifiedTooEarly; once, the error of an earlier save that nobody looked at.
+        """
+        with self._lock:
+            pending = list(self._pending)
+            if not self._busy:
+                return
+        for native, prepared in pending:
+            try:
+                prepared.tripwire.check()
+            except DsckptError:
+                native.cancel()
+        try:
+            for handle in _streams() if stream is None else [stream]:
+                self._engine.fence_on_stream(handle)
+            if stream is None and not _cuda_in_use():
+                self._engine.fence()
+        finally:
+            self._settle(pending)
+            for native, prepared in pending:
+                if prepared.tripwire.error is not None:
+                    with contextlib.suppress(DsckptError):
+                        native.wait_durable()  # So that nobody hears of it a second time.
+                    prepared.tripwire.raise_once()
+
+    def wait_captured(self) -> None:
+        """Blocks until all saves so far have been read, on devices too."""
+        with self._lock:
+            pending = list(self._pending)
+        if pending:
+            self._engine.fence()
+            self._settle(pending)
+
+    def _settle(self, fenced: list[tuple[_native.SaveHandle, Prepared]]) -> None:
+        for _, prepared in fenced:
+            prepared.tripwire.seal()
+        counts = self._engine.statistics()
+        finished = counts["saves_durable"] + counts["saves_failed"]
+        with self._lock:
+            self._busy = finished < counts["saves_started"]
+            # On a device copies may still run, behind which only the fenced streams wait.
+            self._pending = [
+                entry
+                for entry in self._pending
+                if entry not in fenced or (_cuda_in_use() and not _is_captured(entry[0]))
+            ]
+
+    def watch(self, source: Any) -> None:
+        """Marks the parameters of a module, or the parameters and state of an optimizer, as changed
+        by optimizer steps only.
+
+        Raises:
+            TypeError: It is neither.
+        """
+        capture.updated.add(source)
+
+    def wait(self) -> None:
+        """Blocks until every save so far is durable. Raises the first error nobody looked at."""
+        self._engine.wait_durable()
+
+    def statistics(self) -> dict[str, int]:
+        """Counters since the start: bytes, nanoseconds, and the pool size that would have sufficed
+        (`suggested_pool_bytes`)."""
+        return self._engine.statistics()
+
+    def close(self) -> None:
+        """Finishes all saves, then frees pool and threads. A second call does nothing.
+
+        Raises:
+            DsckptError: The first error that nobody has looked at.
+        """
+        capture.uninstall(self)
+        with self._lock:
+            self._pending, self._busy = [], False
+        lifetime.close(self._engine)
+
+    def __enter__(self) -> AsyncWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        engine = getattr(self, "_engine", None)
+        if engine is not None:
+            lifetime.close(engine)
+
+    def _rules(self, mode: Capture) -> dict[str, Any]:
+        if mode == "until_fence":
+            return {"tensor_capture": _native.UNTIL_FENCE}
+        if mode == "at_save":
+            return {"tensor_capture": _native.AT_SAVE}
+        if mode != "auto":
+            raise DsckptError(
+                f"capture is {mode!r}: give 'auto', 'at_save' or 'until_fence'", "InvalidArgument"
+            )
+        host = None if self._lazy_cpu else _native.AT_SAVE
+        return {"tensor_capture": capture.updated.capture(), "host_capture": host}
+
+
+def _walker(shard: Shard, *, borrowed: bool = False, **rules: Any) -> _native.Walker:
+    root, attributes = rebuild.wrap(shard.state)
+    return _native.Walker(
+        root,
+        classify=tree.classify,
+        tensor_types=_tensor_types(),
+        attributes={**(shard.attributes or {}), **attributes},
+        owner_of=None if borrowed else _storage,
+        stream_of=_current_stream,
+        **rules,
+    )
+
+
+def _tensor_types() -> tuple[type, ...]:
+    torch = sys.modules.get("torch")
+    return () if torch is None else (torch.Tensor, torch.nn.Parameter)
+
+
+def _storage(tensor: Any) -> Any:
+    return tensor.untyped_storage()
+
+
+def _cuda_in_use() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.cuda.is_initialized()
+
+
+def _streams() -> list[int]:
+    torch = sys.modules.get("torch")
+    if torch is None or not _cuda_in_use():
+        return []
+    return [_current_stream(device) for device in range(torch.cuda.device_count())]
+
+
+def _current_stream(device: int) -> int:
+    torch: Any = sys.modules["torch"]
+    stream: int = torch.cuda.current_stream(device).cuda_stream
+    return stream
+
+
+def _is_captured(native: _native.SaveHandle) -> bool:
+    progress = native.progress()
+    return progress is None or bool(progress["captured"])
+
+
+def save(
+    state: Any,
+    path: str | os.PathLike[str],
+    *,
+    attributes: dict[str, Any] | None = None,
+    encoding: Encoding = "raw",
+    metadata: dict[str, str] | None = None,
+) -> None:
+    """Saves a nested state as one file and returns when it is durable. Thread-safe; other threads
+    must not change the state meanwhile. Arguments and errors as AsyncWriter.save()."""
+    shard = Shard("", state, attributes)
+    walker = _walker(shard, borrowed=True, tensor_capture=_native.UNTIL_FENCE, encoding=encoding)
+    lifetime.shared_engine().save(os.fspath(path), walker, metadata=metadata).wait_durable()

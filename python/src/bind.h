@@ -1,0 +1,16 @@
+#ifndef DSCKPT_PYTHON_BIND_H_
+#define DSCKPT_PYTHON_BIND_H_
+
+#include <nanobind/nanobind.h>
+
+namespace dsckpt::python {
+
+void BindWalker(nanobind::module_& module);
+void BindEngine(nanobind::module_& module);
+void BindCheckpointWriter(nanobind::module_& module);
+void BindFile(nanobind::module_& module);
+void BindCheckpoint(nanobind::module_& module);
+
+}  // namespace dsckpt::python
+
+#endif  // DSCKPT_PYTHON_BIND_H_

@@ -1,0 +1,189 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include "python/src/bind.h"
+#include "python/src/hold.h"
+#include "python/src/save.h"
+#include "python/src/walker.h"
+
+namespace dsckpt::python {
+namespace {
+
+using namespace nb::literals;
+
+const char* EventKind(Event::Kind kind) {
+  switch (kind) {
+    case Event::Kind::kFallback:
+      return "fallback";
+    case Event::Kind::kSaveFailed:
+      return "save-failed";
+    case Event::Kind::kDurability:
+      break;
+  }
+  return "durability";
+}
+
+template <typename Enum>
+Enum Choose(const char* what, const std::string& name,
+            std::initializer_list<std::pair<const char*, Enum>> choices) {
+  for (const auto& [text, value] : choices) {
+    if (name == text) return value;
+  }
+  throw nb::value_error(("unknown " + std::string(what) + " '" + name + "'").c_str());
+}
+
+void InitEngine(PyEngine* self, uint64_t pool_bytes, uint64_t window_bytes, int workers,
+                int max_in_flight, const std::string& when_busy, const std::string& io,
+                bool direct_io, int device, uint64_t device_snapshot_bytes, nb::object on_event) {
+  EngineOptions options{.pool_bytes = pool_bytes,
+                        .window_bytes = window_bytes,
+                        .workers = workers,
+                        .max_in_flight = max_in_flight,
+                        .direct_io = direct_io,
+                        .register_pool_for = device,
+                        .device_snapshot_bytes = device_snapshot_bytes,
+                        .on_event = EventCallback(std::move(on_event))};
+  options.when_busy = Choose<WhenBusy>("when_busy", when_busy,
+                                       {{"wait", WhenBusy::kWait},
+                                        {"skip", WhenBusy::kSkip},
+                                        {"replace", WhenBusy::kReplaceQueued}});
+  options.io = Choose<IoBackend>(
+      "io", io,
+      {{"auto", IoBackend::kAuto}, {"uring", IoBackend::kUring}, {"threads", IoBackend::kThreads}});
+  auto engine = Unwrap(WithoutGil([&] { return Engine::Create(std::move(options)); }));
+  new (self) PyEngine{std::move(engine)};
+}
+
+Handle Save(PyEngine& self, const std::string& path, Walker& walker, nb::object on_captured,
+            const nb::object& metadata, std::string metadata_format, bool safetensors) {
+  const SaveOptions options =
+      MakeSaveOptions(std::move(on_captured), metadata, std::move(metadata_format), safetensors);
+  const auto engine = self.get();
+  auto saved = WithoutGil([&] { return engine->Save(path, walker, options); });
+  walker.Release();
+  walker.Rethrow();
+  return {Unwrap(std::move(saved))};
+}
+
+nb::dict ToDict(const Statistics& s) {
+  nb::dict out;
+  const auto set = [&](const char* name, auto value) { out[name] = value; };
+  set("saves_started", s.saves_started);
+  set("saves_durable", s.saves_durable);
+  set("saves_failed", s.saves_failed);
+  set("captured_bytes", s.captured_bytes);
+  set("flushed_bytes", s.flushed_bytes);
+  set("eager_bytes", s.eager_bytes);
+  set("write_calls", s.write_calls);
+  set("pool_bytes", s.pool_bytes);
+  set("window_bytes", s.window_bytes);
+  set("layouts_reused", s.layouts_reused);
+  set("save_blocked_ns", s.save_blocked.count());
+  set("fence_blocked_ns", s.fence_blocked.count());
+  set("window_stall_ns", s.window_stall.count());
+  set("arena_stall_ns", s.arena_stall.count());
+  set("copy_hash_busy_ns", s.copy_hash_busy.count());
+  set("encode_busy_ns", s.encode_busy.count());
+  set("write_busy_ns", s.write_busy.count());
+  set("last_capture_ns", s.last_capture.count());
+  set("last_durable_ns", s.last_durable.count());
+  set("suggested_pool_bytes", s.suggested_pool_bytes);
+  set("suggested_interval_ns", s.suggested_interval.count());
+  return out;
+}
+
+nb::object ToDict(const Handle& handle) {
+  const auto* save = std::get_if<SaveHandle>(&handle.save);
+  if (save == nullptr) return nb::none();
+  const Progress progress = save->progress();
+  nb::dict out;
+  out["total_bytes"] = progress.total_bytes;
+  out["captured_bytes"] = progress.captured_bytes;
+  out["flushed_bytes"] = progress.flushed_bytes;
+  out["captured"] = progress.captured;
+  out["durable"] = progress.durable;
+  return out;
+}
+
+void Wait(const Handle& handle, bool durable) {
+  // A copy: the Python object may go while the GIL is away.
+  const auto save = handle.save;
+  Check(WithoutGil([&] {
+    return std::visit([&](const auto& s) { return durable ? s.WaitDurable() : s.WaitCaptured(); },
+                      save);
+  }));
+}
+
+void CloseEngine(PyEngine& self) {
+  auto engine = std::exchange(self.engine, nullptr);
+  WithoutGil([&] { engine.reset(); });
+}
+
+}  // namespace
+
+std::function<void(const Event&)> EventCallback(nb::object on_event) {
+  if (on_event.is_none()) return {};
+  return [call = Callback(std::move(on_event))](const Event& event) {
+    // Events inform: what their receiver raises has nobody to go to.
+    (void)call(EventKind(event.kind), event.status.ToString().c_str());
+  };
+}
+
+SaveOptions MakeSaveOptions(nb::object on_captured, const nb::object& metadata,
+                            std::string metadata_format, bool safetensors) {
+  SaveOptions options;
+  options.container = safetensors ? Container::kSafetensors : Container::kDsckpt;
+  options.metadata_format = std::move(metadata_format);
+  if (!metadata.is_none()) {
+    for (const auto& [key, value] : nb::cast<nb::dict>(metadata)) {
+      options.metadata.emplace_back(nb::cast<std::string>(key), nb::cast<std::string>(value));
+    }
+  }
+  if (!on_captured.is_none()) {
+    options.before_publish = [call = Callback(std::move(on_captured))] { return call(); };
+  }
+  return options;
+}
+
+void BindEngine(nb::module_& module) {
+  nb::class_<Handle>(module, "SaveHandle")
+      .def("wait_captured", [](const Handle& self) { Wait(self, false); })
+      .def("wait_durable", [](const Handle& self) { Wait(self, true); })
+      .def("cancel",
+           [](const Handle& self) {
+             if (const auto* save = std::get_if<SaveHandle>(&self.save)) save->Cancel();
+           })
+      .def("progress", [](const Handle& self) { return ToDict(self); });
+  nb::class_<PyEngine>(module, "Engine")
+      .def("__init__", &InitEngine, nb::kw_only(), "pool_bytes"_a = kGiB, "window_bytes"_a = 0,
+           "workers"_a = 0, "max_in_flight"_a = 2, "when_busy"_a = "wait", "io"_a = "auto",
+           "direct_io"_a = true, "device"_a = kHostMemory, "device_snapshot_bytes"_a = 0,
+           "on_event"_a = nb::none())
+      .def("save", &Save, "path"_a, "walker"_a, nb::kw_only(), "on_captured"_a = nb::none(),
+           "metadata"_a = nb::none(), "metadata_format"_a = "pt", "safetensors"_a = false)
+      .def(
+          "fence",
+          [](PyEngine& self, const std::string& prefix) {
+            const auto engine = self.get();
+            Check(WithoutGil([&] { return engine->Fence(prefix); }));
+          },
+          "prefix"_a = "")
+      .def(
+          "fence_on_stream",
+          [](PyEngine& self, uintptr_t stream, const std::string& prefix) {
+            const auto engine = self.get();
+            Check(WithoutGil(
+                [&] { return engine->FenceOnStream(reinterpret_cast<Stream>(stream), prefix); }));
+          },
+          "stream"_a, "prefix"_a = "")
+      .def("wait_durable",
+           [](PyEngine& self) {
+             const auto engine = self.get();
+             Check(WithoutGil([&] { return engine->WaitDurable(); }));
+           })
+      .def("statistics", [](PyEngine& self) { return ToDict(self.get()->statistics()); })
+      .def("close", &CloseEngine)
+      .def_prop_ro("closed", [](const PyEngine& self) { return self.engine == nullptr; });
+}
+
+}  // namespace dsckpt::python

@@ -1,0 +1,16 @@
+#ifndef DSCKPT_PYTHON_INFOS_H_
+#define DSCKPT_PYTHON_INFOS_H_
+
+#include <nanobind/nanobind.h>
+
+#include "dsckpt/file.h"
+
+namespace dsckpt::python {
+
+/// As _TensorInfo and _ObjectInfo in _native.pyi.
+nanobind::tuple ToTuple(const TensorInfo& info);
+nanobind::tuple ToTuple(const ObjectInfo& info);
+
+}  // namespace dsckpt::python
+
+#endif  // DSCKPT_PYTHON_INFOS_H_

@@ -1,0 +1,42 @@
+#ifndef DSCKPT_PYTHON_SAVE_H_
+#define DSCKPT_PYTHON_SAVE_H_
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "dsckpt/checkpoint_writer.h"
+#include "dsckpt/engine.h"
+#include "python/src/status.h"
+
+namespace dsckpt::python {
+
+/// One save under way, of an engine or of a group's writer.
+struct Handle {
+  std::variant<SaveHandle, CheckpointHandle> save;
+};
+
+/// The engine behind the Python object. `close` may come while others wait: they keep it alive.
+struct PyEngine {
+  std::shared_ptr<Engine> engine;
+  /// A reference of the caller's own. Raises DsckptError once the engine is closed.
+  std::shared_ptr<Engine> get() const {
+    if (engine == nullptr) {
+      Check(Status(StatusCode::kFailedPrecondition, "this writer is closed: make a new one"));
+    }
+    return engine;
+  }
+};
+
+/// `on_event(kind, message)` as the engine calls it.
+std::function<void(const Event&)> EventCallback(nb::object on_event);
+
+SaveOptions MakeSaveOptions(nb::object on_captured, const nb::object& metadata,
+                            std::string metadata_format, bool safetensors);
+
+}  // namespace dsckpt::python
+
+#endif  // DSCKPT_PYTHON_SAVE_H_

@@ -1,0 +1,35 @@
+#ifndef DSCKPT_PYTHON_STATUS_H_
+#define DSCKPT_PYTHON_STATUS_H_
+
+#include <nanobind/nanobind.h>
+
+#include <utility>
+
+#include "dsckpt/status.h"
+
+namespace dsckpt::python {
+
+namespace nb = nanobind;
+
+/// Throws dsckpt.DsckptError (dsckpt.errors.from_status) for anything but OK. GIL held.
+void Check(const Status& status);
+
+template <typename T>
+T Unwrap(Result<T> result) {
+  Check(result.status());
+  return std::move(result).value();
+}
+
+/// What a Python callback raised, as a status for the engine. Clears the exception. GIL held.
+Status FromPython(nb::python_error& error);
+
+/// Runs a call that waits or does I/O without the GIL.
+template <typename Body>
+auto WithoutGil(Body&& body) {
+  nb::gil_scoped_release release;
+  return std::forward<Body>(body)();
+}
+
+}  // namespace dsckpt::python
+
+#endif  // DSCKPT_PYTHON_STATUS_H_

@@ -1,0 +1,324 @@
+"""One rank of a small DeepSpeed job on the CPU. The tests start it; it is no test itself.
+
+Usage: python deepspeed_job.py ACTION DIRECTORY CASE...
+
+A case names how the state is laid out ("zero1", "zero2", "zero3", "offload", "large", "pipe",
+"plain"), and a precision where it is not fp32 ("zero2-bf16"); what follows a "+" only names a
+directory. ACTION is a function below. Each writes what it saw to `DIRECTORY/ACTION-CASE-RANK.json`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import deepspeed
+import torch
+from torch import nn
+
+STEPS = 6
+SAVE_AT = 3
+
+
+class Net(nn.Module):
+    """Odd sizes (paddings), a buffer that forward changes, tied weights, a frozen parameter."""
+
+    def __init__(self, large: bool = False) -> None:
+        super().__init__()
+        self.ballast = nn.Linear(1000, 2000) if large else None
+        self.inner = nn.Linear(7, 11)
+        self.norm = nn.LayerNorm(11)
+        self.register_buffer("mean", torch.zeros(11))
+        self.middle = nn.Linear(11, 11, bias=False)
+        self.tied = nn.Linear(11, 11, bias=False)
+        self.tied.weight = self.middle.weight
+        self.scale = nn.Parameter(torch.full((3,), 2.0), requires_grad=False)
+        self.outer = nn.Linear(11, 5)
+
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(self.norm(self.inner(x)))
+        with torch.no_grad():
+            self.mean.mul_(0.5).add_(hidden.mean(dim=0))
+        hidden = torch.relu(self.tied(self.middle(hidden)))
+        loss = nn.functional.mse_loss(self.outer(hidden) * self.scale[0], target)
+        return loss if self.ballast is None else loss + self.ballast.weight.square().mean()
+
+
+def config_of(case: str, extra: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The configuration of a case; `extra` is merged over it."""
+    kind, _, precision = case.partition("+")[0].partition("-")
+    stage = {"plain": 0, "pipe": 1, "offload": 2, "large": 2}.get(kind)
+    stage = int(kind[-1]) if stage is None else stage
+    zero: dict[str, Any] = {"stage": stage}
+    if stage == 3:
+        zero |= {"stage3_param_persistence_threshold": 0, "sub_group_size": 100}
+    if kind in ("offload", "large"):
+        zero |= {"offload_optimizer": {"device": "cpu"}}
+    config: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": 4,
+        "gradient_accumulation_steps": 2 if kind == "pipe" else 1,
+        "zero_optimization": zero,
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "steps_per_print": 10**9,
+        "scheduler": {
+            "type": "WarmupLR",
+            "params": {"warmup_min_lr": 0.0, "warmup_max_lr": 0.01, "warmup_num_steps": 4},
+        },
+    }
+    if precision:
+        config[precision] = {"enabled": True}
+    return config | (extra or {})
+
+
+def pipeline_module() -> Any:
+    """Two stages with an embedding tied between them."""
+    from deepspeed.pipe import LayerSpec, PipelineModule, TiedLayerSpec
+
+    layers = [
+        TiedLayerSpec("ends", nn.Linear, 7, 7),
+        LayerSpec(nn.Linear, 7, 9),
+        LayerSpec(nn.ReLU),
+        LayerSpec(nn.Linear, 9, 7),
+        TiedLayerSpec("ends", nn.Linear, 7, 7),
+    ]
+    return PipelineModule(layers=layers, num_stages=2, loss_fn=nn.functional.mse_loss)
+
+
+class Job:
+    """An engine and its data."""
+
+    def __init__(self, case: str, extra: dict[str, Any] | None = None) -> None:
+        torch.manual_seed(7)
+        self.case = case
+        kind = case.partition("+")[0].partition("-")[0]
+        self.pipe = kind == "pipe"
+        module = pipeline_module() if self.pipe else Net(kind == "large")
+        parameters = [p for p in module.parameters() if p.requires_grad]
+        optimizer = torch.optim.Adam(parameters, lr=0.01)
+        self.engine, _, _, _ = deepspeed.initialize(
+            model=module, optimizer=optimizer, config=config_of(case, extra)
+        )
+        self.losses: list[float] = []
+
+    def batch(self, step: int, part: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+        """Data of a step, other on every rank, the same in every run."""
+        rank = 0 if self.pipe else deepspeed.comm.get_rank()
+        random = torch.Generator().manual_seed(1000 * step + 10 * part + rank)
+        width = 7 if self.pipe else 5
+        return torch.randn(4, 7, generator=random), torch.randn(4, width, generator=random)
+
+    def backward(self) -> None:
+        """What comes before the update of a step."""
+        kind = next(self.engine.module.parameters()).dtype
+        loss = self.engine(*(part.to(kind) for part in self.batch(self.engine.global_steps)))
+        self.engine.backward(loss)
+        self.losses.append(float(loss.detach()))
+
+    def step(self) -> None:
+        """Trains one step and keeps its loss."""
+        if self.pipe:
+            number = self.engine.global_steps
+            parts = iter([self.batch(number, 0), self.batch(number, 1)])
+            self.losses.append(float(self.engine.train_batch(data_iter=parts)))
+        else:
+            self.backward()
+            self.engine.step()
+
+    def client_state(self) -> dict[str, Any]:
+        """What a trainer keeps beside the model; changes with every step."""
+        return {"position": len(self.losses), "rng": torch.get_rng_state(), "note": ("a", None)}
+
+
+def report(action: str, job: Job, folder: Path, **more: Any) -> None:
+    """Writes what this rank saw."""
+    name = f"{action}-{job.case}-{deepspeed.comm.get_rank()}.json"
+    (folder / name).write_text(json.dumps({"losses": job.losses, **more}))
+
+
+def wait_for(path: Path, seconds: float = 60.0) -> None:
+    """Waits until a file stands."""
+    deadline = time.monotonic() + seconds
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{path} did not appear")
+        time.sleep(0.01)
+
+
+def weights(job: Job) -> dict[str, torch.Tensor]:
+    """Parameters and Adam's first moments in full, copied. Asks all ranks."""
+    from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
+
+    found = {}
+    for name, parameter in job.engine.module.named_parameters():
+        if parameter.requires_grad:
+            found[f"fp32/{name}"] = safe_get_full_fp32_param(parameter).clone()
+            moment = safe_get_full_optimizer_state(parameter, "exp_avg")
+            found[f"exp_avg/{name}"] = moment.clone()
+    return found
+
+
+def local(job: Job) -> list[torch.Tensor]:
+    """This rank's parameters, their fp32 copies and optimizer state, copied."""
+    optimizer = job.engine.optimizer
+    found = list(job.engine.module.parameters())
+    for name in ("single_partition_of_fp32_groups", "fp32_partitioned_groups_flat"):
+        found += getattr(optimizer, name, [])
+    for state in optimizer.optimizer.state.values():
+        found += state.values()
+    return [tensor.detach().clone() for tensor in found if isinstance(tensor, torch.Tensor)]
+
+
+def same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
+    """Whether two results of local() agree in every bit."""
+    return len(a) == len(b) and all(torch.equal(x, y) for x, y in zip(a, b))
+
+
+def latest(folder: Path) -> str | None:
+    """What `latest` says."""
+    path = folder / "latest"
+    return path.read_text().strip() if path.exists() else None
+
+
+def behave(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
+    """What a trainer may do besides saving and going on. Ends without a further step."""
+    import datastates
+
+    for case in cases:
+        job, home = Job(case, extra), folder / case
+        engine, facts = job.engine, {}
+        job.step()
+        whole, before = weights(job), local(job)
+        job.backward()
+        engine.save_checkpoint(str(home), client_state=job.client_state())
+        engine.step()  # At once: what has not been read by now is about to change.
+        job.step()
+        facts["trained"] = not same(before, local(job))
+        _, client = engine.load_checkpoint(str(home))
+        facts["of the call"] = same(before, local(job)) and client["position"] == 2
+        facts["latest"] = latest(home)
+        job.step()
+        facts["pieces"] = pieces_agree(home / str(facts["latest"]), whole)
+
+        engine.save_checkpoint(str(home), tag="aside", save_latest=False)
+        datastates.drain()
+        facts["aside"] = (home / "aside" / "dsckpt.manifest").exists()
+        facts["latest without save_latest"] = latest(home)
+        engine.global_steps = 0
+        engine.save_checkpoint(str(home), tag="gone back")
+        facts["loaded at once"] = Path(engine.load_checkpoint(str(home))[0]).parent.name
+        facts["loaded by tag"] = engine.load_checkpoint(str(home), tag="aside")[0] is not None
+        facts["latest goes back"] = latest(home)
+        saved = local(job)[0]
+        job.step()
+        found, _ = engine.load_checkpoint(str(home), load_optimizer_states=False)
+        facts["weights alone"] = found is not None and torch.equal(saved, local(job)[0])
+
+        odd = {"odd": lambda: None} if deepspeed.comm.get_rank() == 0 else {}
+        facts["failure"] = failure_of(functools.partial(fail, engine, home, odd))
+        facts["latest after failure"] = latest(home)
+        facts["16 bit"] = exported(engine, home)
+        for _ in range(2):
+            engine.save_checkpoint(str(home), tag="last")
+        engine.destroy()
+        engine.destroy()
+        facts["after destroy"] = latest(home)
+        facts["saved twice"] = pieces_agree(home / "last", {})
+        report("behave", job, folder, facts=facts)
+    job = Job(cases[0], extra)
+    job.step()
+    job.engine.save_checkpoint(str(folder / "exit"), tag="exit")
+    torch.distributed.destroy_process_group()
+
+
+def fail_at_exit(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
+    """Ends before it is known that the last checkpoint cannot be published."""
+    job = Job(cases[0], extra)
+    job.step()
+    if deepspeed.comm.get_rank() == 0:
+        obstacle = folder / "exit" / "exit" / "mp_rank_00_model_states.pt" / "in the way"
+        obstacle.mkdir(parents=True)
+    job.engine.save_checkpoint(str(folder / "exit"), tag="exit")
+
+
+def pieces_agree(checkpoint: Path, expected: dict[str, torch.Tensor]) -> bool:
+    """Whether whole tensors come out of a checkpoint as they were."""
+    from dsckpt.checkpoint import Checkpoint
+
+    whole = Checkpoint(checkpoint)
+    return all(torch.equal(whole.read(name), value) for name, value in expected.items())
+
+
+def fail(engine: Any, home: Path, state: dict[str, Any]) -> None:
+    """A save that rank 0 cannot do."""
+    import datastates
+
+    engine.save_checkpoint(str(home), tag="failed", client_state=state)
+    datastates.drain()
+
+
+def failure_of(call: Callable[[], None]) -> str:
+    """The error a call ends with."""
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "none"
+
+
+def exported(engine: Any, home: Path) -> list[str]:
+    """Names in the file that save_16bit_model writes, as torch reads it."""
+    engine.save_16bit_model(str(home), "model.bin")
+    deepspeed.comm.barrier()
+    if engine.zero_optimization_stage() == 3:
+        return []
+    return sorted(torch.load(home / "model.bin", weights_only=True))
+
+
+def train(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
+    """Trains through, saving on the way; the processes are killed at the end."""
+    for case in cases:
+        job = Job(case, extra)
+        for _ in range(SAVE_AT):
+            job.step()
+        job.engine.save_checkpoint(str(folder / case), client_state=job.client_state())
+        while len(job.losses) < STEPS:
+            job.step()
+        report("train", job, folder)
+        wait_for(folder / case / "latest")
+    deepspeed.comm.barrier()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def resume(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
+    """Continues from what `train` saved."""
+    for case in cases:
+        job = Job(case, extra)
+        path, client = job.engine.load_checkpoint(str(folder / case))
+        assert path is not None, "nothing was loaded"
+        for _ in range(STEPS - SAVE_AT):
+            job.step()
+        report("resume", job, folder, position=client["position"], note=client["note"])
+
+
+def main() -> None:
+    """Runs one action."""
+    # Built by a compiler at first use, and not needed for two ranks.
+    importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None
+    action, directory, *cases = sys.argv[1:]
+    extra = json.loads(os.environ.get("JOB_CONFIG", "{}"))
+    deepspeed.init_distributed(dist_backend="gloo", verbose=False)
+    torch.set_num_threads(1)
+    globals()[action](cases, Path(directory), extra)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""dsckpt.convert, from and to each of the formats but DeepSpeed's."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections import OrderedDict
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from safetensors.torch import load_file, save_file
+
+import dsckpt
+from dsckpt.convert import command, convert
+
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is")
+
+
+def sample() -> dict[str, Any]:
+    tied = torch.arange(6.0).view(2, 3)
+    return {
+        "model": OrderedDict(w=tied, tied=tied, half=torch.ones(3, dtype=torch.bfloat16)),
+        "optimizer": {0: {"step": torch.tensor(2.0), "m": torch.arange(4.0)}},
+        "empty": torch.empty(0, 2),
+        "step": 7,
+        "betas": (0.9, 0.999),
+    }
+
+
+def assert_equal(found: Any, expected: Any) -> None:
+    assert type(found) is type(expected)
+    if isinstance(expected, torch.Tensor):
+        assert found.dtype == expected.dtype
+        assert torch.equal(found, expected)
+    elif isinstance(expected, dict):
+        assert list(found) == list(expected)
+        for key in expected:
+            assert_equal(found[key], expected[key])
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_torch_save(tmp_path: Path, zipped: bool) -> None:
+    torch.save(sample(), tmp_path / "a.pt", _use_new_zipfile_serialization=zipped)
+    assert convert(tmp_path / "a.pt", tmp_path / "a.dsckpt") == tmp_path / "a.dsckpt"
+    found = dsckpt.load(tmp_path / "a.dsckpt")
+    assert_equal(found, sample())
+    assert found["model"]["w"] is found["model"]["tied"]
+
+
+def test_torch_save_in_several_files(tmp_path: Path) -> None:
+    parts = {"1.bin": {"a": torch.arange(3)}, "2.bin": {"b": torch.ones(2)}}
+    for name, part in parts.items():
+        torch.save(part, tmp_path / name)
+    index = {"weight_map": {"a": "1.bin", "b": "2.bin"}}
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    convert(tmp_path, tmp_path / "a.dsckpt")
+    assert_equal(dsckpt.load(tmp_path / "a.dsckpt"), {**parts["1.bin"], **parts["2.bin"]})
+    for bad in ({"weight_map": {"a": "../1.bin"}}, {"weight_map": 1}, []):
+        (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps(bad))
+        with pytest.raises(dsckpt.DsckptError, match=r"no (file beside|index of files)"):
+            convert(tmp_path, tmp_path / "b.dsckpt")
+
+
+def test_classes_are_refused_unless_allowed(tmp_path: Path) -> None:
+    state = {"f": Fraction(1, 2)}
+    torch.save(state, tmp_path / "a.pt")
+    with pytest.raises(dsckpt.PickleRefused, match=r"fractions\.Fraction") as refused:
+        convert(tmp_path / "a.pt", tmp_path / "a.dsckpt")
+    assert refused.value.classes == ("fractions.Fraction",)
+    assert not (tmp_path / "a.dsckpt").exists()
+    for allowed in (Fraction, "fractions.Fraction"):
+        convert(tmp_path / "a.pt", tmp_path / "a.dsckpt", allow=[allowed], overwrite=True)
+        assert dsckpt.load(tmp_path / "a.dsckpt", allow=[Fraction]) == state
+
+
+def test_dcp_directory(tmp_path: Path) -> None:
+    state = sample()
+    dcp.save(state, checkpoint_id=tmp_path / "dcp")
+    convert(tmp_path / "dcp", tmp_path / "a.dsckpt")
+    found = dsckpt.load(tmp_path / "a.dsckpt")
+    # DCP makes plain dicts with string keys of all mappings, and forgets what was tied.
+    state["model"] = dict(state["model"])
+    state["optimizer"] = {"0": state["optimizer"][0]}
+    assert found.keys() == state.keys()
+    assert_equal({key: found[key] for key in state}, state)
+    assert sorted(os.listdir(tmp_path)) == ["a.dsckpt", "dcp"]
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return (eval, ("__import__('os').environ.__setitem__('DSCKPT_EVIL', '1')",))
+
+
+def test_pickles_of_dcp_run_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DSCKPT_EVIL", raising=False)
+    dcp.save({"evil": Evil()}, checkpoint_id=tmp_path / "object")
+    dcp.save({"t": torch.ones(1)}, checkpoint_id=tmp_path / "metadata")
+    (tmp_path / "metadata" / ".metadata").write_bytes(pickle.dumps(Evil()))
+    for name in ("object", "metadata"):
+        with pytest.raises(dsckpt.PickleRefused, match="eval"):
+            convert(tmp_path / name, tmp_path / "a.dsckpt")
+        assert "DSCKPT_EVIL" not in os.environ
+    assert sorted(os.listdir(tmp_path)) == ["metadata", "object"]
+
+
+def test_safetensors_both_ways_in_any_number_of_files(tmp_path: Path) -> None:
+    state = {"a": torch.arange(4), "b": torch.ones(2, dtype=torch.bfloat16)}
+    save_file(state, tmp_path / "a.safetensors", {"format": "pt"})
+    convert(tmp_path / "a.safetensors", tmp_path / "a.dsckpt")
+    assert_equal(dsckpt.load(tmp_path / "a.dsckpt"), state)
+    convert(tmp_path / "a.dsckpt", tmp_path / "split", max_shard_size=32)
+    index = json.loads((tmp_path / "split" / "model.safetensors.index.json").read_text())
+    files = set(index["weight_map"].values())
+    assert len(files) == 2
+    merged: dict[str, torch.Tensor] = {}
+    for file in sorted(files):
+        merged.update(load_file(tmp_path / "split" / file))
+    assert_equal(merged, state)
+    convert(tmp_path / "split", tmp_path / "back.dsckpt")
+    assert_equal(dsckpt.load(tmp_path / "back.dsckpt"), state)
+    convert(tmp_path / "back.dsckpt", tmp_path / "back.safetensors")
+    assert_equal(load_file(tmp_path / "back.safetensors"), state)
+
+
+def test_a_checkpoint_of_dcp_writer(tmp_path: Path) -> None:
+    from dsckpt.torch import DcpWriter
+
+    pool = dsckpt.AsyncWriter(pool_bytes=8 << 20)
+    state = {"model": {"w": torch.arange(4.0)}, "step": 3}
+    dcp.save(state, storage_writer=DcpWriter(tmp_path / "a", pool))
+    convert(tmp_path / "a", tmp_path / "a.safetensors")
+    assert_equal(load_file(tmp_path / "a.safetensors"), {"model.w": torch.arange(4.0)})
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "words"),
+    [
+        ("nothing", {}, "No such file"),
+        ("directory", {}, "no checkpoint that can be converted"),
+        ("text", {}, "neither a dsckpt"),
+        ("pt", {"format": "safetensors"}, "cannot be converted to safetensors"),
+        ("pt", {"max_shard_size": "1GB"}, "in several files"),
+        ("damaged", {}, "cannot be read by torch.load"),
+        ("existing", {}, "exists"),
+    ],
+)
+def test_refusals(tmp_path: Path, make: str, options: dict[str, Any], words: str) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    if make == "directory":
+        source.mkdir()
+    elif make in ("pt", "existing"):
+        torch.save({"t": torch.ones(1)}, source)
+    elif make == "text":
+        source.write_text("x" * 100)
+    elif make == "damaged":
+        source.write_bytes(b"PK\x03\x04 and nothing more")
+    if make == "existing":
+        target.write_text("keep")
+    with pytest.raises(dsckpt.DsckptError, match=words):
+        convert(source, target, **options)
+    assert make != "existing" or target.read_text() == "keep"
+    assert make == "existing" or not target.exists()
+
+
+def test_the_command_takes_what_needs_python_and_leaves_the_rest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.save(sample(), tmp_path / "a.pt")
+    target = tmp_path / "a.dsckpt"
+    assert command.run([str(tmp_path / "a.pt"), "-o", str(target), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "schema": "dsckpt.convert.v1",
+        "output": str(target),
+    }
+    assert_equal(dsckpt.load(target), sample())
+    assert command.run([str(tmp_path / "a.pt"), "-o", str(target)]) == 2
+    assert "exists" in capsys.readouterr().err
+    # The program's: dsckpt to safetensors, its help, and what is not there.
+    assert command.run([str(target), "-o", str(tmp_path / "b")]) is None
+    assert command.run(["--help"]) is None
+    assert command.run([str(tmp_path / "none"), "-o", str(tmp_path / "b")]) is None

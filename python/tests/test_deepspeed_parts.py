@@ -1,0 +1,318 @@
+"""Parts of the DeepSpeed engine, without a job."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import dsckpt
+from dsckpt.deepspeed import config, latest, patches, torch_files
+from dsckpt.deepspeed.allow import ALLOWED
+from dsckpt.deepspeed.layout import Fragment, Layout
+from dsckpt.deepspeed.pieces import Names
+from dsckpt.deepspeed.stored_layout import layouts
+
+torch = pytest.importorskip("torch")
+
+GIB = 1 << 30
+
+
+@pytest.fixture(autouse=True)
+def _machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "memory_bytes", lambda: 64 * GIB)
+    monkeypatch.setattr(config, "local_ranks", lambda: 4)
+
+
+@pytest.mark.parametrize(
+    ("raw", "pool"),
+    [
+        ({"host_cache_size": 16}, 16 * GIB),
+        ({"host_cache_size": 0.25}, GIB // 4),
+        ({}, None),
+        (None, None),
+        (True, None),
+    ],
+)
+def test_size_of_the_pool(raw: object, pool: int | None) -> None:
+    assert config.parse(raw).pool_bytes == pool
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        ({"host_cache_size": 17}, "17 GiB for each of 4 local rank"),
+        ({"host_cache_size": 0}, "number of GiB"),
+        ({"host_cache_size": -1}, "number of GiB"),
+        ({"host_cache_size": True}, "number of GiB"),
+        ({"host_cache_size": "16"}, "number of GiB"),
+        ({"host_cache_size": float("nan")}, "number of GiB"),
+        ({"allow_pickle": 1}, "true or false"),
+        ({"allow": "argparse.Namespace"}, "a list"),
+        ({"allow": [1]}, "a list"),
+        ([16], "must be a dict"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(raw: object, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        config.parse(raw)
+
+
+def test_unknown_keys_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        config.parse({"host_cache_size": 1, "parser_threads": 8})
+    assert "'parser_threads' is not known" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("state", "pool"), [(GIB, GIB), (100 * GIB, 4 * GIB), (10, config.SMALLEST_POOL)]
+)
+def test_pool_of_no_given_size(state: int, pool: int) -> None:
+    assert config.default_pool_bytes(state) == pool
+
+
+def rows(names: Names, path: list[Any], shape: tuple[int, ...]) -> list[tuple[Any, ...]]:
+    """Pieces as tuples."""
+    return [
+        (p.logical_name, p.logical_shape, p.box, p.flat, p.element_offset)
+        for p in names.pieces(path, shape, "F32")
+    ]
+
+
+FLAT = Layout(
+    stage=2,
+    groups=(
+        (
+            Fragment(("a", "tied"), (3, 2), 4, 2, 0),
+            Fragment(("b",), (5,), 0, 5, 2),
+        ),
+    ),
+    sizes=(8,),
+    scopes=("",),
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "shape", "expected"),
+    [
+        (
+            ["optimizer_state_dict", "single_partition_of_fp32_groups", 0],
+            (7,),
+            [
+                ("fp32/a", [3, 2], None, (4, 6), 0),
+                ("fp32/tied", [3, 2], None, (4, 6), 0),
+                ("fp32/b", [5], None, (0, 5), 2),
+            ],
+        ),
+        (
+            ["optimizer_state_dict", "base_optimizer_state", "state", 0, "exp_avg"],
+            (8,),
+            [("exp_avg/a", [3, 2], None, (4, 6), 0), ("exp_avg/b", [5], None, (0, 5), 2)],
+        ),
+        (  # Not a buffer: a number for each group.
+            ["optimizer_state_dict", "base_optimizer_state", "state", 0, "step"],
+            (),
+            [("FILE/optimizer_state_dict/base_optimizer_state/state/0/step", [], [], None, 0)],
+        ),
+        (  # A buffer of another size than the live one.
+            ["optimizer_state_dict", "single_partition_of_fp32_groups", 0],
+            (9,),
+            [
+                (
+                    "FILE/optimizer_state_dict/single_partition_of_fp32_groups/0",
+                    [9],
+                    [(0, 9)],
+                    None,
+                    0,
+                )
+            ],
+        ),
+    ],
+)
+def test_names_of_what_flat_buffers_hold(
+    path: list[Any], shape: tuple[int, ...], expected: list[Any]
+) -> None:
+    file = "zero_pp_rank_0_mp_rank_00_optim_states"
+    wanted = [(row[0].replace("FILE", file), *row[1:]) for row in expected]
+    assert rows(Names(file + ".pt", FLAT), path, shape) == wanted
+
+
+@pytest.mark.parametrize(
+    ("file", "path", "shape", "stage", "expected"),
+    [
+        ("mp_rank_00_model_states.pt", ["module", "w"], (2,), 2, None),
+        ("zero_pp_rank_0_mp_rank_00_model_states.pt", ["module", "mean"], (2,), 3, None),
+        ("zero_pp_rank_0_mp_rank_00_model_states.pt", ["module", "w"], (0,), 3, "empty/F32/0"),
+        (
+            "zero_pp_rank_1_mp_rank_00_model_states.pt",
+            ["module", "mean"],
+            (2,),
+            3,
+            "zero_pp_rank_1_mp_rank_00_model_states/module/mean",
+        ),
+        ("layer_03-model_00-model_states.pt", ["weight"], (2,), 1, "module/3.weight"),
+        ("layer_03-model_states.pt", ["weight"], (2,), 1, "module/3.weight"),
+    ],
+)
+def test_names_of_whole_tensors(
+    file: str, path: list[Any], shape: tuple[int, ...], stage: int, expected: str | None
+) -> None:
+    found = rows(Names(file, Layout(stage)), path, shape)
+    assert [row[0] for row in found] == ([] if expected is None else [expected])
+
+
+def test_layout_of_stored_flat_groups_skips_paddings() -> None:
+    """Two ranks, buffers of 6: a has 4 elements and 1 of padding behind it, b has 5."""
+    buffers = [torch.zeros(6), torch.zeros(4)]
+    model = {
+        "param_shapes": [{"a": torch.Size([2, 2]), "b": torch.Size([5])}],
+        "shared_params": {"c": "a"},
+    }
+    states: dict[str, Any] = {"mp_rank_00_model_states.pt": model}
+    for rank, buffer in enumerate(buffers):
+        states[f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"] = {
+            "optimizer_state_dict": {
+                "zero_stage": 2,
+                "single_partition_of_fp32_groups": [buffer],
+                "param_alignment_paddings": [[1, 0]],
+                "group_paddings": [6 - buffer.numel()],
+            }
+        }
+    found = layouts(states)
+    first = found["zero_pp_rank_0_mp_rank_00_optim_states.pt"].groups
+    second = found["zero_pp_rank_1_mp_rank_00_optim_states.pt"].groups
+    assert first == ((Fragment(("a", "c"), (2, 2), 0, 4, 0), Fragment(("b",), (5,), 0, 1, 5)),)
+    assert second == ((Fragment(("b",), (5,), 1, 4, 0),),)
+
+
+class Evil:
+    """Unpickling it runs code."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (self.path,)
+
+
+def test_torch_files_run_no_code_unless_allowed(tmp_path: Path) -> None:
+    """C47"""
+    path, proof = str(tmp_path / "a.pt"), tmp_path / "proof"
+    torch.save({"evil": Evil(str(proof))}, path)
+    with pytest.raises(dsckpt.PickleRefused, match="allow_pickle"):
+        torch_files.load(path, "cpu", False, ALLOWED)
+    assert not proof.exists()
+    torch_files.load(path, "cpu", True, ())
+    assert proof.exists()
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_torch_files_load_what_deepspeed_holds(tmp_path: Path, zipped: bool) -> None:
+    path = str(tmp_path / "a.pt")
+    state = {"args": argparse.Namespace(lr=0.1, dtype=torch.float16), "w": torch.arange(3)}
+    torch.save(state, path, _use_new_zipfile_serialization=zipped)
+    assert torch_files.is_torch_file(path)
+    found = torch_files.load(path, "cpu", False, ALLOWED, mmap=True)
+    assert found["args"] == state["args"]
+    assert torch.equal(found["w"], state["w"])
+
+
+def test_other_files_are_no_torch_files(tmp_path: Path) -> None:
+    ours, plain = tmp_path / "ours", tmp_path / "plain"
+    dsckpt.save({"w": torch.zeros(2)}, ours)
+    plain.write_bytes((0x280).to_bytes(8, "little") + b"{" + b" " * 0x27F)
+    assert not torch_files.is_torch_file(str(ours))
+    assert not torch_files.is_torch_file(str(plain))
+
+
+def test_failed_export_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "model.bin"
+    torch_files.export({"w": torch.ones(2)}, str(path))
+    with pytest.raises(Exception, match="pickle"):
+        torch_files.export({"w": lambda: None}, str(path))
+    assert torch.equal(torch.load(path, weights_only=True)["w"], torch.ones(2))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model.bin"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "by_commit", "by_hand"),
+    [(False, True, False), (True, True, False), (True, False, True)],
+)
+def test_latest_is_written_by_hand_where_the_commit_does_not(
+    tmp_path: Path, wanted: bool, by_commit: bool, by_hand: bool
+) -> None:
+    request: Any = SimpleNamespace(save_dir=str(tmp_path), tag="t", save_latest=wanted, step=3)
+    pointer = latest.pointer(request, by_commit)
+    assert (pointer is not None) == by_hand
+    if pointer is not None:
+        pointer.write()
+        assert (tmp_path / "latest").read_text() == "t\n"
+
+
+def stranger(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A module that patches can find."""
+    module = ModuleType("stranger")
+    module.Engine = type("Engine", (), {"step": lambda self, rate: ("old", rate)})  # type: ignore[attr-defined]
+    monkeypatch.setitem(__import__("sys").modules, "stranger", module)
+    return module
+
+
+def patch_of(name: str, *parameters: str) -> patches.Patch:
+    """A patch of the stranger's engine."""
+
+    def wrap(original: Any) -> Any:
+        return lambda self, rate: ("new", original(self, rate))
+
+    return patches.Patch("stranger", "Engine", name, parameters, wrap, "it breaks")
+
+
+def test_patch_applies_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine: Any = stranger(monkeypatch).Engine
+    for _ in range(2):
+        assert patch_of("step", "self", "rate").apply() is None
+    assert engine().step(1) == ("new", ("old", 1))
+
+
+@pytest.mark.parametrize(
+    ("patch", "words"),
+    [
+        (patch_of("step", "self", "lr"), "takes ('self', 'rate'), expected ('self', 'lr')"),
+        (patch_of("leap", "self"), "stranger.Engine.leap is not there"),
+    ],
+)
+def test_patch_that_does_not_fit_is_refused(
+    monkeypatch: pytest.MonkeyPatch, patch: patches.Patch, words: str
+) -> None:
+    engine: Any = stranger(monkeypatch).Engine
+    assert words in str(patch.apply())
+    assert engine().step(1) == ("old", 1)
+
+
+@pytest.mark.skipif(find_spec("deepspeed") is None, reason="needs deepspeed")
+def test_engine_refuses_a_deepspeed_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    stranger(monkeypatch)
+    monkeypatch.setattr(patches, "PATCHES", (*patches.PATCHES, patch_of("leap", "self")))
+    raw = SimpleNamespace(datastates_config=SimpleNamespace(config={}))
+    from dsckpt.deepspeed import CheckpointEngine
+
+    with pytest.raises(RuntimeError, match=r"leap is not there.*without the patch, it breaks"):
+        CheckpointEngine(raw, 0)
+
+
+@pytest.mark.skipif(find_spec("deepspeed") is None, reason="needs deepspeed")
+def test_adapter_is_torn_down_twice() -> None:
+    from deepspeed.runtime.checkpoint_engine import DataStatesCheckpointEngine
+
+    import datastates  # noqa: F401
+
+    raw = SimpleNamespace(datastates_config=SimpleNamespace(config={"host_cache_size": 0.01}))
+    adapter = DataStatesCheckpointEngine(raw, 0)
+    adapter.cleanup()
+    adapter.cleanup()
+    assert adapter.get_commit_info() is None

@@ -1,0 +1,252 @@
+"""Objects of other classes: nothing of a pickle runs unless somebody allowed it."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import enum
+import io
+import os
+import pathlib
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import dsckpt
+from dsckpt import pickles, reader, tools
+
+HERE = __name__
+
+
+class Config:
+    def __init__(self, **values: Any) -> None:
+        self.__dict__.update(values)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Level(enum.Enum):
+    HIGH = "h"
+
+
+class Access(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+class Outer:
+    class Inner:
+        value = 3
+
+
+class Evil:
+    """Pickles to os.system("touch ...")."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> Any:
+        return os.system, (f"touch {self.target}",)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Callable[[Any], Path]:
+    def save(state: Any) -> Path:
+        path = tmp_path / "state.dsckpt"
+        dsckpt.save(state, path)
+        return path
+
+    return save
+
+
+@pytest.fixture
+def evil(tmp_path: Path, saved: Callable[[Any], Path]) -> tuple[Path, Path]:
+    touched = tmp_path / "touched"
+    return saved({"a": {"b": [Evil(touched), torch.ones(2)]}}), touched
+
+
+def loads(path: Path, **options: Any) -> Any:
+    return reader.load(path, **options)
+
+
+def loads_into(path: Path, **options: Any) -> Any:
+    return reader.load_into({"a": {"b": [None, torch.zeros(2)]}}, path, **options)
+
+
+@pytest.mark.parametrize("load", [loads, loads_into])
+@pytest.mark.parametrize("allow", [(), (Evil,), ("os.system",), (Evil, Config)])
+def test_c47_nothing_runs_without_permission(
+    load: Callable[..., Any], allow: tuple[Any, ...], evil: tuple[Path, Path]
+) -> None:
+    path, touched = evil
+    with pytest.raises(dsckpt.PickleRefused) as caught:
+        load(path, allow=allow)
+    assert not touched.exists()
+    assert caught.value.code == "PickleRefused"
+    assert caught.value.path == str(path)
+    message = str(caught.value)
+    assert "state['a']['b'][0]" in message
+    assert f"{HERE}.Evil" in message
+    assert "posix.system" in caught.value.classes
+    assert "allow_pickle=True" in message
+
+
+def test_c47_it_runs_where_it_is_allowed(evil: tuple[Path, Path]) -> None:
+    path, touched = evil
+    assert loads(path, allow_pickle=True)["a"]["b"][0] == 0
+    assert touched.exists()
+
+
+def test_c47_looking_checking_and_merging_run_nothing(
+    evil: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path, touched = evil
+    with reader.open(path) as file:
+        file.tree()
+        pickled = next(iter(file.objects.values())).read()
+    assert pickled[:2] == b"\x80\x04"
+    assert tools.verify(path).ok
+    tools.inspect(path)
+    merged = tmp_path / "merged"
+    tools.merge(path, merged)
+    with pytest.raises(dsckpt.PickleRefused):
+        reader.load(merged)
+    assert not touched.exists()
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_c47_every_protocol_is_looked_through(protocol: int, tmp_path: Path) -> None:
+    touched = tmp_path / "touched"
+    payload = pickle.dumps(Evil(touched), protocol)
+    permission = pickles.Permission(allow=[Evil], file="f")
+    with pytest.raises(dsckpt.PickleRefused) as caught:
+        permission.loads(payload, f"py.pickle:{HERE}.Evil", [])
+    assert caught.value.classes == ("posix.system",)
+    assert not touched.exists()
+
+
+def test_c47_a_lying_tag_does_not_help(tmp_path: Path) -> None:
+    touched = tmp_path / "touched"
+    permission = pickles.Permission(allow=[Config], file="f")
+    with pytest.raises(dsckpt.PickleRefused):
+        permission.loads(pickle.dumps(Evil(touched)), f"py.pickle:{HERE}.Config", [])
+    assert not touched.exists()
+
+
+ALLOWED = {
+    "plain": (Config(lr=0.1, steps=[1, 2], s={1}, d=collections.OrderedDict(a=1)), [Config]),
+    "by name": (Config(lr=0.1), [f"{HERE}.Config"]),
+    "namespace": (argparse.Namespace(a=1, b="x"), [argparse.Namespace]),
+    "nested objects": (
+        Config(inner=argparse.Namespace(a=1)),
+        [Config, argparse.Namespace],
+    ),
+    "numpy inside": (Config(scalar=np.float32(2), size=np.dtype("f4")), [Config]),
+    "torch inside": (Config(d=torch.float32, s=torch.Size([1]), v=torch.device("cpu")), [Config]),
+    "path": (pathlib.PurePosixPath("a/b"), [pathlib.PurePosixPath]),
+    "enum": (Level.HIGH, [Level]),
+    "flags": (Access.READ | Access.WRITE, [Access]),
+    "class": (Outer.Inner, [Outer.Inner]),
+    "counter": (collections.Counter("aab"), [collections.Counter]),
+}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_allowed_classes_come_back(name: str, saved: Callable[[Any], Path]) -> None:
+    value, allow = ALLOWED[name]
+    path = saved({"x": value})
+    with pytest.raises(dsckpt.PickleRefused) as caught:
+        reader.load(path)
+    found = reader.load(path, allow=allow)["x"]
+    assert (type(found), found) == (type(value), value)
+    # The error says exactly what has to be allowed.
+    assert reader.load(path, allow=caught.value.classes)["x"] == value
+
+
+def test_tensors_inside_objects(saved: Callable[[Any], Path]) -> None:
+    base = torch.arange(1_000_000.0)
+    value = Config(
+        view=base[:10:3], f8=torch.ones(2).to(torch.float8_e4m3fn), empty=torch.empty(0, 3)
+    )
+    value.again = value.view
+    value.parameter = torch.nn.Parameter(torch.ones(2))
+    path = saved({"x": value})
+    assert path.stat().st_size < 16_384  # The view's elements, not its storage.
+    found = reader.load(path, allow=[Config])["x"]
+    assert found.view.tolist() == [0, 3, 6, 9]
+    assert found.again is found.view
+    assert found.f8.dtype == torch.float8_e4m3fn
+    assert found.empty.shape == (0, 3)
+    assert type(found.parameter) is torch.nn.Parameter
+    found.view.add_(1)
+    assert found.view[0] == 1
+
+
+def test_an_object_array_needs_its_own_permission(saved: Callable[[Any], Path]) -> None:
+    path = saved({"x": np.array([None, "a"], object)})
+    with pytest.raises(dsckpt.PickleRefused) as caught:
+        reader.load(path)
+    assert caught.value.classes == ("numpy.ndarray",)
+    assert reader.load(path, allow=[np.ndarray])["x"].tolist() == [None, "a"]
+
+
+def test_sparse_tensor(saved: Callable[[Any], Path]) -> None:
+    path = saved({"x": torch.tensor([0.0, 3.0]).to_sparse()})
+    with pytest.raises(dsckpt.PickleRefused, match=r"torch\.Tensor"):
+        reader.load(path)
+    found = reader.load(path, allow_pickle=True)["x"]
+    assert (found.layout, found.to_dense().tolist()) == (torch.sparse_coo, [0, 3])
+
+
+def test_objects_share_nothing_with_their_neighbours(saved: Callable[[Any], Path]) -> None:
+    shared = Config(a=1)
+    found = reader.load(saved({"x": shared, "y": shared}), allow=[Config])
+    assert found["x"] == found["y"]
+
+
+def test_a_class_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    payload = pickle.dumps(Config(), 4).replace(b"Config", b"Vanish")
+    with pytest.raises(dsckpt.DsckptError, match=r"state\['x'\] could not be unpickled") as caught:
+        pickles.Permission(allow_pickle=True, file="f").loads(payload, "py.pickle:c", ["x"])
+    assert caught.value.code == "Corrupt"
+
+
+@pytest.mark.parametrize("value", [Config(a=1), argparse.Namespace(), {1: Evil(Path("x"))}])
+def test_names_in_a_pickle(value: Any) -> None:
+    seen = set()
+
+    class Anything:
+        def __init__(self, *_: Any) -> None:
+            pass
+
+    class Watching(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> Any:
+            seen.add(f"{module}.{name}")
+            return Anything
+
+    payload = pickles.dumps(value, [])
+    Watching(io.BytesIO(payload)).load()
+    assert pickles.globals_of(payload) == seen
+    assert pickles.globals_of(payload[:-4]) <= seen
+
+
+def test_errors_survive_pickling() -> None:
+    refused = dsckpt.PickleRefused("m", "p", ["a.B"])
+    again = pickle.loads(pickle.dumps(refused))
+    assert (str(again), again.path, again.classes) == ("m", "p", ("a.B",))
+    error = pickle.loads(pickle.dumps(dsckpt.DsckptError("m", "Corrupt", "p", 7, 5)))
+    assert (str(error), error.code, error.path, error.offset, error.errno) == (
+        "m",
+        "Corrupt",
+        "p",
+        7,
+        5,
+    )

@@ -1,0 +1,358 @@
+"""open() and load(): what is mapped, read, moved and refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+import dsckpt
+from dsckpt import indexing, mapped, reader
+
+
+@pytest.fixture
+def state() -> dict[str, Any]:
+    return {
+        "model": {"w": torch.arange(24.0).reshape(2, 3, 4), "b": torch.ones(3).bfloat16()},
+        "array": np.arange(5, dtype="i2"),
+        "step": 7,
+        "names": ("x", None),
+    }
+
+
+@pytest.fixture
+def path(state: dict[str, Any], tmp_path: Path) -> Path:
+    file = tmp_path / "state.dsckpt"
+    dsckpt.save(state, file, attributes={"step": 7}, metadata={"who": "test"})
+    return file
+
+
+def owner_is_mapped(tensor: torch.Tensor, path: Path) -> bool:
+    address = tensor.data_ptr()
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        begin, end = (int(x, 16) for x in line.split()[0].split("-"))
+        if begin <= address < end:
+            return line.endswith(str(path))
+    return False
+
+
+def test_open_lists_and_describes(path: Path) -> None:
+    with reader.open(path) as file:
+        assert list(file) == ["array", "model/b", "model/w"]
+        assert len(file) == 3
+        assert "model/w" in file
+        assert "model" not in file
+        w = file["model/w"]
+        assert (w.name, w.dtype, w.shape, w.nbytes, w.encoding) == (
+            "model/w",
+            "F32",
+            (2, 3, 4),
+            96,
+            "raw",
+        )
+        assert (file.path, file.format) == (str(path), "dsckpt")
+        assert file.attributes == {"step": 7}
+        assert file.metadata["who"] == "test"
+        with pytest.raises(KeyError, match="no-such"):
+            file["no-such"]
+
+
+def test_tree_is_lazy(path: Path) -> None:
+    tree = reader.open(path).tree()
+    assert tree["step"] == 7
+    assert tree["names"] == ("x", None)
+    assert isinstance(tree["array"], reader.LazyTensor)
+    assert tree["model"]["b"].torch().dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("encoding", ["raw", "zstd"])
+@pytest.mark.parametrize(
+    "index",
+    [
+        (),
+        0,
+        -1,
+        slice(1, None),
+        (1, 2, 3),
+        (slice(None), 1),
+        (..., -1),
+        (0, ..., slice(1, 3)),
+        (slice(None), slice(0, 3, 2), slice(3, 0)),
+        (slice(5, 9),),
+        (..., slice(None, None, 3)),
+    ],
+    ids=repr,
+)
+def test_slices(index: Any, encoding: Any, state: dict[str, Any], tmp_path: Path) -> None:
+    dsckpt.save(state, tmp_path / "s", encoding=encoding)
+    whole = state["model"]["w"]
+    found = reader.open(tmp_path / "s")["model/w"][index]
+    assert found.shape == whole[index].shape
+    assert torch.equal(found, whole[index])
+
+
+@pytest.mark.parametrize(
+    ("index", "error"),
+    [
+        (2, IndexError),
+        (-3, IndexError),
+        ((0, 0, 0, 0), IndexError),
+        ((..., ...), IndexError),
+        (slice(None, None, -1), IndexError),
+        (None, TypeError),
+        ([0, 1], TypeError),
+        (True, TypeError),
+        ("x", TypeError),
+    ],
+    ids=repr,
+)
+def test_indices_that_are_refused(index: Any, error: type[Exception], path: Path) -> None:
+    with pytest.raises(error):
+        reader.open(path)["model/w"][index]
+
+
+def test_boxes_are_small() -> None:
+    assert indexing.to_box((1, slice(2, 9, 3)), (4, 10, 5)) == (
+        [(1, 2), (2, 9), (0, 5)],
+        (0, slice(None, None, 3), slice(None, None, 1)),
+    )
+
+
+def test_views_are_the_file_and_stay_after_it(path: Path) -> None:
+    file = reader.open(path)
+    lazy = file["model/w"]
+    tensor, array = lazy.torch(), lazy.numpy()
+    assert owner_is_mapped(tensor, path)
+    file.close()
+    del file, lazy
+    path.unlink()
+    assert tensor.sum() == array.sum() == 276
+
+
+def test_mapped_tensors_are_writable_and_private(path: Path) -> None:
+    before = path.read_bytes()
+    found = reader.load(path)
+    assert owner_is_mapped(found["model"]["w"], path)
+    found["model"]["w"].fill_(-1)
+    found["array"][:] = 9
+    assert path.read_bytes() == before
+    assert reader.load(path)["model"]["w"][0, 0, 1] == 1
+
+
+def test_no_mmap_reads(path: Path, state: dict[str, Any]) -> None:
+    found = reader.load(path, mmap=False)
+    assert not owner_is_mapped(found["model"]["w"], path)
+    path.write_bytes(b"")  # What a mapping would not survive.
+    assert torch.equal(found["model"]["w"], state["model"]["w"])
+    assert found["array"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_file_system_that_refuses_mmap(
+    path: Path, state: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise OSError(19, "No such device")
+
+    monkeypatch.setattr(mapped.mmap, "mmap", refuse)
+    found = reader.load(path)
+    assert torch.equal(found["model"]["w"], state["model"]["w"])
+    assert torch.equal(reader.open(path)["model/w"].torch(), state["model"]["w"])
+
+
+def test_corruption(path: Path, state: dict[str, Any]) -> None:
+    offset = reader.open(path).native.find_tensor("model/w")[4]
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 1
+    path.write_bytes(content)
+    for options in ({"mmap": False}, {"verify": True}):
+        with pytest.raises(dsckpt.DsckptError, match="model/w") as caught:
+            reader.load(path, **options)
+        assert caught.value.code == "Corrupt"
+    assert reader.load(path)["step"] == 7  # Mapped: nothing of the tensor was read.
+    found = reader.load(path, mmap=False, verify=False)["model"]["w"]
+    assert torch.equal(found[0, 0, 1:], state["model"]["w"][0, 0, 1:])
+    assert found[0, 0, 0] != 0
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [(None, "NotFound"), (b"", "NotCheckpoint"), (b"junk" * 9, "NotCheckpoint")],
+)
+def test_what_cannot_be_opened(content: bytes | None, code: str, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    if content is not None:
+        path.write_bytes(content)
+    for call in (reader.open, reader.load):
+        with pytest.raises(dsckpt.DsckptError) as caught:
+            call(path)
+        assert caught.value.code == code or (content == b"" and caught.value.code == "Truncated")
+        assert str(path) in str(caught.value)
+    with pytest.raises(dsckpt.DsckptError, match="is a directory"):
+        reader.open(tmp_path)
+
+
+LOCATIONS = {
+    "str": "cpu",
+    "device": torch.device("cpu"),
+    "dict": {"cuda:0": "cpu"},
+    "function": lambda storage, location: storage,
+    "function that declines": lambda storage, location: None,
+    "function that copies": lambda storage, location: storage.clone(),
+}
+
+
+@pytest.mark.parametrize("name", LOCATIONS)
+def test_map_location(name: str, path: Path, state: dict[str, Any]) -> None:
+    found = reader.load(path, LOCATIONS[name])
+    assert torch.equal(found["model"]["w"], state["model"]["w"])
+    assert found["model"]["b"].tolist() == [1, 1, 1]
+    assert found["array"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_map_location_meta(path: Path) -> None:
+    for location in ("meta", {"cpu": "meta"}, torch.device("meta")):
+        found = reader.load(path, location)
+        assert (found["model"]["w"].device.type, found["model"]["w"].shape) == ("meta", (2, 3, 4))
+
+
+def test_map_location_function_gets_storages(path: Path) -> None:
+    seen = []
+
+    def note(storage: Any, location: str) -> None:
+        seen.append((type(storage), storage.nbytes(), location))
+
+    reader.load(path, note)
+    assert sorted(seen, key=lambda s: s[1]) == [
+        (torch.UntypedStorage, 6, "cpu"),
+        (torch.UntypedStorage, 96, "cpu"),
+    ]
+
+
+def test_a_refusal_comes_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dsckpt.save({"w": torch.ones(3), "o": Opaque()}, tmp_path / "s")
+    monkeypatch.setattr("dsckpt.loading.materialize", None)
+    with pytest.raises(dsckpt.PickleRefused):
+        reader.load(tmp_path / "s", mmap=False)
+
+
+class Opaque:
+    pass
+
+
+def test_safetensors_files_load_as_flat_dicts(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    want = {"a.w": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2, dtype=torch.int8)}
+    safetensors.torch.save_file(want, path, metadata={"k": "v"})
+    found = reader.load(path)
+    assert {k: v.tolist() for k, v in found.items()} == {k: v.tolist() for k, v in want.items()}
+    file = reader.open(path)
+    assert (file.format, file.metadata, file.attributes) == ("safetensors", {"k": "v"}, {})
+    assert file.tree()["b"].shape == (2,)
+    into = {k: torch.zeros_like(v) for k, v in want.items()}
+    reader.load_into(into, path)
+    assert torch.equal(into["a.w"], want["a.w"])
+
+
+def test_misaligned_safetensors_are_copied(tmp_path: Path) -> None:
+    header = json.dumps(
+        {
+            "u": {"dtype": "U8", "shape": [3], "data_offsets": [0, 3]},
+            "f": {"dtype": "F32", "shape": [2], "data_offsets": [3, 11]},
+            "d": {"dtype": "F64", "shape": [], "data_offsets": [11, 19]},
+        }
+    ).encode()
+    path = tmp_path / "odd"
+    payload = b"abc" + struct.pack("<2f", 1.5, -2) + struct.pack("<d", 0.25)
+    path.write_bytes(struct.pack("<Q", len(header)) + header + payload)
+    found = reader.load(path)
+    assert found["u"].tolist() == [97, 98, 99]
+    assert (found["f"].tolist(), found["d"].item()) == ([1.5, -2], 0.25)
+    assert found["f"].data_ptr() % 4 == found["d"].data_ptr() % 8 == 0
+    assert reader.open(path)["f"].numpy().tolist() == [1.5, -2]
+
+
+def test_stock_loader_reads_the_file(path: Path, state: dict[str, Any]) -> None:
+    found = safetensors.torch.load_file(path)
+    assert torch.equal(found["model/w"], state["model"]["w"])
+
+
+def test_a_file_replaced_while_it_is_opened(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, replaced = mapped.open_native, []
+
+    def replace_first(name: Any) -> Any:
+        if not replaced:
+            replaced.append(name)
+            dsckpt.save({"other": torch.full((999,), 5.0)}, path)
+        return real(name)
+
+    monkeypatch.setattr(mapped, "open_native", replace_first)
+    assert reader.load(path)["other"].unique().tolist() == [5]
+
+
+def test_a_file_replaced_all_the_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = mapped.open_native
+
+    def replace(name: Any) -> Any:
+        dsckpt.save({}, path)
+        return real(name)
+
+    monkeypatch.setattr(mapped, "open_native", replace)
+    with pytest.raises(dsckpt.DsckptError, match="again and again"):
+        reader.load(path)
+
+
+def test_without_torch_everything_is_an_array(path: Path) -> None:
+    code = """
+import sys
+sys.modules["torch"] = None
+from dsckpt import reader
+state = reader.load(sys.argv[1])
+assert (state["model"]["w"].shape, state["model"]["w"].sum()) == ((2, 3, 4), 276)
+assert state["model"]["b"].dtype.name == "bfloat16", state["model"]["b"].dtype
+state["model"]["b"][0] = 2
+assert state["array"].tolist() == [0, 1, 2, 3, 4]
+assert reader.load(sys.argv[1], mmap=False)["model"]["w"].sum() == 276
+assert reader.open(sys.argv[1])["model/w"][1, 2].tolist() == [20, 21, 22, 23]
+reader.load_into(state, sys.argv[1])
+assert state["model"]["b"][0] == 1
+import dsckpt
+dsckpt.save(state, sys.argv[2])
+assert reader.load(sys.argv[2])["model"]["b"].tolist() == [1, 1, 1]
+"""
+    copy = path.with_name("copy")
+    subprocess.run([sys.executable, "-c", code, str(path), str(copy)], check=True)
+    assert reader.load(copy)["model"]["b"].dtype.name == "bfloat16"  # An array now.
+
+
+def test_import_needs_neither_torch_nor_numpy() -> None:
+    code = """
+import sys
+sys.modules["torch"] = sys.modules["numpy"] = sys.modules["ml_dtypes"] = None
+import dsckpt, os, tempfile
+from dsckpt import reader
+with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, "s")
+    dsckpt.save({"a": [1, {"b"}]}, path)
+    assert list(reader.open(path)) == []
+    print(reader.open(path).tree())
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "{'a': [1, {'b'}]}"
+
+
+def test_paths_of_any_kind(path: Path, state: dict[str, Any]) -> None:
+    for given in (str(path), path, os.fsencode(path)):
+        assert reader.load(given)["step"] == 7

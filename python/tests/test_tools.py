@@ -1,0 +1,184 @@
+"""verify(), inspect(), merge() and the program that they run."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import dsckpt
+from dsckpt import reader, tools
+from dsckpt.run import Run
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "state.dsckpt"
+    dsckpt.save({"a": {"w": torch.arange(3000.0)}, "z": [1, None]}, file, attributes={"step": 3})
+    return file
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    with dsckpt.AsyncWriter(4 << 20) as writer, Run(tmp_path / "run", writer) as run:
+        for step in (1, 2):
+            run.save(step, {"w": torch.ones(3000) * step, "step": step}).durable()
+    return tmp_path / "run"
+
+
+def flip(path: Path, offset: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 1
+    path.write_bytes(content)
+
+
+def test_verify_a_good_file(path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    report = tools.verify(
+        path, decode=True, progress=lambda done, total: seen.append((done, total))
+    )
+    assert report
+    assert report == tools.Report(str(path), True, path.stat().st_size, ())
+    assert seen[-1] == (path.stat().st_size, path.stat().st_size)
+
+
+@pytest.mark.parametrize("encoding", ["raw", "zstd"])
+def test_verify_names_what_is_wrong(encoding: Any, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    dsckpt.save({"a": {"w": torch.randn(3000)}}, path, encoding=encoding)
+    offset = reader.open(path).native.find_tensor("a/w")[4]
+    flip(path, offset)
+    report = tools.verify(path)
+    assert not report
+    (problem,) = report.problems
+    assert (problem.path, problem.item, problem.kind, problem.offset) == (
+        str(path),
+        "a/w",
+        "checksum",
+        offset,
+    )
+    assert problem.expected != problem.found
+
+
+def test_verify_truncation(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1)
+    assert [p.kind for p in tools.verify(path).problems] == ["truncated"]
+
+
+def test_verify_directories(run: Path) -> None:
+    sizes = [shard.stat().st_size for shard in run.glob("*/*.dsckpt")]
+    assert tools.verify(run) == tools.Report(str(run), True, sum(sizes), ())
+    shard = run / "step-0000000002" / "shard-00000.dsckpt"
+    flip(shard, reader.open(shard).native.find_tensor("w")[4])
+    report = tools.verify(run)
+    assert not report.ok
+    assert [(p.path, p.item, p.kind) for p in report.problems] == [(str(shard), "w", "checksum")]
+    shard.unlink()
+    report = tools.verify(run / "step-0000000002")
+    assert not report.ok
+    assert [(p.path, p.kind) for p in report.problems] == [(str(shard), "Incomplete")]
+    assert "is missing" in report.problems[0].found
+
+
+def test_verify_what_is_no_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "junk").write_bytes(b"junk" * 99)
+    for name, code in (("nothing", "NotFound"), ("junk", "NotCheckpoint")):
+        with pytest.raises(dsckpt.DsckptError) as caught:
+            tools.verify(tmp_path / name)
+        assert caught.value.code == code
+        assert name in str(caught.value)
+    assert [p.kind for p in tools.verify(tmp_path / "empty").problems] == ["Incomplete"]
+
+
+def test_inspect(path: Path, run: Path) -> None:
+    found = tools.inspect(path)
+    assert found["schema"].startswith("dsckpt.inspect/")
+    assert [(t["name"], t["dtype"], t["shape"]) for t in found["tensors"]] == [
+        ("a/w", "F32", [3000])
+    ]
+    assert found["attributes"]["step"] == 3
+    assert tools.inspect(run)["latest"] == "step-0000000002"
+    assert tools.inspect(run / "step-0000000001")["step"] == 1
+    with pytest.raises(dsckpt.DsckptError) as caught:
+        tools.inspect(path.with_name("nothing"))
+    assert (caught.value.code, caught.value.path) == ("NotFound", str(path.with_name("nothing")))
+
+
+def test_merge(run: Path, path: Path, tmp_path: Path) -> None:
+    output = tmp_path / "whole"
+    done = tools.merge(run / "step-0000000002", output, dry_run=True)
+    assert done["tensors"] == 1
+    assert not output.exists()
+    tools.merge(run / "step-0000000002", output)
+    assert reader.load(output)["w"].tolist() == [2.0] * 3000
+    with pytest.raises(dsckpt.DsckptError) as caught:
+        tools.merge(path, output)
+    assert caught.value.code == "AlreadyExists"
+    tools.merge([path], output, force=True)
+    assert reader.load(output)["z"] == [1, None]
+    tools.merge(path, tmp_path / "hf", max_shard_size="1MB", format="safetensors")
+    assert (tmp_path / "hf" / "model.safetensors.index.json").exists()
+
+
+def test_merge_says_what_is_missing(run: Path, tmp_path: Path) -> None:
+    (run / "step-0000000002" / "shard-00000.dsckpt").unlink()
+    with pytest.raises(dsckpt.DsckptError, match="shard-00000") as caught:
+        tools.merge(run / "step-0000000002", tmp_path / "whole")
+    assert caught.value.code == "Incomplete"
+    assert not (tmp_path / "whole").exists()
+
+
+def program_that(path: Path, script: str) -> str:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def test_the_program_named_by_the_environment(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = program_that(tmp_path / "fake", 'printf \'{"schema": "x", "got": "%s"}\' "$*"')
+    monkeypatch.setenv("DSCKPT_PROGRAM", fake)
+    assert tools.program() == fake
+    assert tools.inspect(path)["got"] == f"inspect --json {path}"
+    monkeypatch.setenv("DSCKPT_PROGRAM", program_that(tmp_path / "bad", "echo oh >&2; exit 2"))
+    with pytest.raises(dsckpt.DsckptError, match="ended with status 2: oh"):
+        tools.inspect(path)
+
+
+def test_no_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("DSCKPT_PROGRAM", raising=False)
+    monkeypatch.setattr(tools, "__file__", str(tmp_path / "tools.py"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(dsckpt.DsckptError, match="DSCKPT_PROGRAM") as caught:
+        tools.program()
+    assert caught.value.code == "NotFound"
+    found = program_that(tmp_path / "dsckpt", "exit 0")
+    assert tools.program() == found
+    with pytest.raises(dsckpt.DsckptError):
+        tools.program(search_path=False)
+
+
+def test_the_command_becomes_the_program(path: Path) -> None:
+    code = "import sys; from dsckpt._cli import main; sys.argv[0] = 'dsckpt'; main()"
+    environment = {**os.environ, "DSCKPT_PROGRAM": tools.program()}
+    for arguments, status in ((["inspect", "--json", str(path)], 0), (["verify", "nothing"], 2)):
+        ran = subprocess.run(
+            [sys.executable, "-c", code, *arguments], capture_output=True, env=environment
+        )
+        assert ran.returncode == status, ran.stderr
+    ran = subprocess.run(
+        [sys.executable, "-c", code, "inspect", "--json", str(path)],
+        capture_output=True,
+        env=environment,
+        check=True,
+    )
+    assert json.loads(ran.stdout) == tools.inspect(path)

@@ -1,0 +1,194 @@
+"""AsyncWriter: handles, order, errors, options."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+
+import dsckpt
+from dsckpt import _native
+
+MIB = 1 << 20
+
+
+def tensors(path: Path) -> dict[str, bytes]:
+    file = _native.File(str(path))
+    return {info[0]: bytes(file.view(info[0])[0]) for info in file.tensors()}
+
+
+def content(tensor: torch.Tensor) -> bytes:
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def test_save_blocks_until_the_file_stands(tmp_path: Path) -> None:
+    weight = torch.randn(300, 1000)
+    dsckpt.save({"w": weight, "step": 3}, tmp_path / "a", attributes={"loss": 0.5})
+    assert tensors(tmp_path / "a") == {"w": content(weight)}
+    file = _native.File(str(tmp_path / "a"))
+    assert file.attributes() == {"loss": 0.5}
+    assert file.build(["W"], lambda *_: None, lambda *_: None) == {"w": "W", "step": 3}
+
+
+def test_strided_tensors_are_stored_by_value(tmp_path: Path) -> None:
+    base = torch.arange(4 * 3 * 5 * 7, dtype=torch.float32).reshape(4, 3, 5, 7)
+    state = {
+        "t": base.transpose(1, 3),
+        "last": base.to(memory_format=torch.channels_last),
+        "expanded": base[0, 0, 0].expand(9, 7),
+        "step": base[::2, :, 1::2],
+        "flipped": base.flip(0),
+    }
+    dsckpt.save(state, tmp_path / "a")
+    assert tensors(tmp_path / "a") == {name: content(value) for name, value in state.items()}
+
+
+def test_c14_a_small_tensor_keeps_the_value_it_had_at_the_call(tmp_path: Path) -> None:
+    with dsckpt.AsyncWriter(16 * MIB) as writer:
+        step, weight = torch.tensor(1.0), torch.ones(1_000_000)
+        handle = writer.save({"step": step, "w": weight}, tmp_path / "a")
+        step.fill_(2)
+        weight.fill_(2)  # Not known to be lazy: captured inside save() as well.
+        handle.durable()
+    found = tensors(tmp_path / "a")
+    assert found["step"] == content(torch.tensor(1.0))
+    assert found["w"] == content(torch.ones(1_000_000))
+
+
+def test_handle_reports_progress_and_can_be_awaited(tmp_path: Path) -> None:
+    with dsckpt.AsyncWriter(16 * MIB) as writer:
+
+        async def run() -> None:
+            await writer.save({"w": torch.ones(MIB)}, tmp_path / "a")
+
+        asyncio.run(run())
+        handle = writer.save({"w": torch.ones(MIB)}, tmp_path / "b")
+        handle.captured()
+        handle.durable()
+        progress = handle.progress()
+        assert progress is not None
+        assert progress["durable"] is True
+        assert progress["captured_bytes"] == 4 * MIB
+        assert writer.statistics()["saves_durable"] == 2
+
+
+def test_a_failure_is_raised_by_its_handle_with_path_and_errno(tmp_path: Path) -> None:
+    with dsckpt.AsyncWriter(16 * MIB) as writer:
+        handle = writer.save({"w": torch.ones(3)}, tmp_path / "no" / "a")
+        with pytest.raises(dsckpt.DsckptError, match="does not exist") as caught:
+            handle.durable()
+        assert (caught.value.code, caught.value.errno) == ("NotFound", 2)
+        assert caught.value.path == str(tmp_path / "no" / "a")
+        writer.save({"w": torch.ones(3)}, tmp_path / "b").durable()
+
+
+def test_c18_an_error_nobody_looked_at_is_raised_once_by_a_fence(tmp_path: Path) -> None:
+    with dsckpt.AsyncWriter(16 * MIB) as writer:
+        writer.save({"w": torch.ones(3)}, tmp_path / "no" / "a")
+        with pytest.raises(dsckpt.DsckptError, match="does not exist"):
+            writer.wait()
+        writer.wait()
+        writer.fence()
+
+
+def test_what_cannot_be_saved_names_its_place(tmp_path: Path) -> None:
+    state = {"model": [torch.zeros(2), torch.zeros(2, device="meta")]}
+    with pytest.raises(dsckpt.DsckptError, match=r"\['model'\]\[1\].*meta"):
+        dsckpt.save(state, tmp_path / "a")
+    loop: list[object] = []
+    loop.append(loop)
+    with pytest.raises(dsckpt.DsckptError, match="nested deeper than 1000"):
+        dsckpt.save({"loop": loop}, tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+class Holder(dict):  # type: ignore[type-arg]
+    """Can be referred to weakly, which a dict cannot."""
+
+
+def test_nothing_of_the_state_is_kept_once_it_was_read(tmp_path: Path) -> None:
+    with dsckpt.AsyncWriter(16 * MIB) as writer:
+        storage = torch.ones(MIB)
+        seen = weakref.ref(storage)
+        holder = Holder()
+        seen_holder = weakref.ref(holder)
+        writer.save({"w": storage, "h": [holder]}, tmp_path / "a", capture="until_fence").durable()
+        writer.fence()
+        del storage, holder
+        gc.collect()
+        assert seen() is None
+        assert seen_holder() is None
+
+
+def test_tensors_live_until_they_are_read(tmp_path: Path) -> None:
+    with dsckpt.AsyncWriter(1 * MIB) as writer:
+        handle = writer.save(
+            {"w": torch.full((8 * MIB,), 7.0)}, tmp_path / "a", capture="until_fence"
+        )
+        torch.full((8 * MIB,), 9.0)
+        handle.durable()
+    assert tensors(tmp_path / "a")["w"] == content(torch.full((8 * MIB,), 7.0))
+
+
+@pytest.mark.parametrize("encoding", ["raw", "zstd", "byteplane-zstd"])
+def test_encodings_keep_every_bit(tmp_path: Path, encoding: str) -> None:
+    state = {"w": torch.randn(100_000), "n": torch.arange(1000)}
+    dsckpt.save(state, tmp_path / "a", encoding=encoding)
+    assert tensors(tmp_path / "a") == {name: content(value) for name, value in state.items()}
+    used = {info[0]: info[7] for info in _native.File(str(tmp_path / "a")).tensors()}
+    # Byte planes are for floating dtypes.
+    assert used == {"w": encoding, "n": "raw" if encoding == "raw" else "zstd"}
+
+
+def test_unknown_options_are_refused(tmp_path: Path) -> None:
+    with dsckpt.AsyncWriter(16 * MIB) as writer:
+        with pytest.raises(dsckpt.DsckptError, match="'at_save' or 'until_fence'"):
+            writer.save({}, tmp_path / "a", capture="later")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="unknown encoding 'lzma'"):
+            writer.save({}, tmp_path / "a", encoding="lzma")  # type: ignore[arg-type]
+    with pytest.raises(dsckpt.DsckptError, match="closed"):
+        writer.save({}, tmp_path / "a")
+    with pytest.raises(ValueError, match="when_busy 'never'"):
+        dsckpt.AsyncWriter(16 * MIB, when_busy="never")  # type: ignore[arg-type]
+
+
+def test_skip_when_busy(tmp_path: Path) -> None:
+    with dsckpt.AsyncWriter(1 * MIB, max_in_flight=1, when_busy="skip") as writer:
+        first = writer.save({"w": torch.ones(8 * MIB)}, tmp_path / "a", capture="until_fence")
+        second = writer.save({"w": torch.ones(1)}, tmp_path / "b")
+        with pytest.raises(dsckpt.DsckptError) as caught:
+            second.durable()
+        assert caught.value.code == "Cancelled"
+        first.durable()
+
+
+def test_threads_save_side_by_side(tmp_path: Path) -> None:
+    with dsckpt.AsyncWriter(16 * MIB) as writer:
+
+        def run(number: int) -> None:
+            for turn in range(5):
+                value = torch.full((1000,), float(number * 10 + turn))
+                writer.save({"w": value}, tmp_path / str(number)).durable()
+
+        threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for number in range(4):
+        expected = content(torch.full((1000,), float(number * 10 + 4)))
+        assert tensors(tmp_path / str(number))["w"] == expected
+
+
+def test_events_tell_of_fallbacks(tmp_path: Path) -> None:
+    events: list[tuple[str, str]] = []
+    with dsckpt.AsyncWriter(16 * MIB, on_event=lambda *event: events.append(event)) as writer:
+        writer.save({"w": torch.ones(3)}, tmp_path / "no" / "a")
+        with pytest.raises(dsckpt.DsckptError):
+            writer.wait()
+    assert [kind for kind, _ in events if kind == "save-failed"] == ["save-failed"]
