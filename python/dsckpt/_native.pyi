@@ -23,6 +23,18 @@ def stop_callbacks() -> None:
 AT_SAVE: Final[int]
 UNTIL_FENCE: Final[int]
 
+def plain_keys(dict: dict[Any, Any]) -> bool:
+    """Whether a dict node takes all keys: exact str (UTF-8, no NUL, at most 64 KiB) or int64."""
+
+class Extents:
+    """The memory of some tensors, as ranges of addresses. Not thread-safe."""
+
+    def __init__(self, tensor_types: tuple[type, ...]) -> None: ...
+    def add(self, tensors: Sequence[Any]) -> list[Any]:
+        """Returns those that it cannot look at: of other types, without plain memory."""
+    def add_range(self, begin: int, end: int) -> None: ...
+    def holds(self, address: int, bytes: int) -> bool: ...
+
 class Walker:
     """Turns one nested state into what the engine saves. One object a save; not thread-safe.
 
@@ -45,15 +57,16 @@ class Walker:
         classify: Callable[[Any, list[Any]], tuple[Any, ...]],
         tensor_types: tuple[type, ...] = (),
         attributes: dict[str, Any] | None = None,
-        tensor_capture: Callable[[int, int, int], int] | int = 0,
+        tensor_capture: Callable[[], Extents] | int = 0,
         host_capture: int | None = None,
         owner_of: Callable[[Any], Any] | None = None,
         stream_of: Callable[[int], int] | None = None,
         encoding: str = "raw",
     ) -> None:
-        """tensor_capture: AT_SAVE or UNTIL_FENCE for all, or a function of (address, bytes, device
-        ordinal or -1). host_capture: for all host tensors instead. owner_of(tensor): what to hold
-        until the tensor is captured; None: the caller keeps all of `state` alive until then.
+        """tensor_capture: AT_SAVE or UNTIL_FENCE for all, or what gives the memory that is
+        captured UNTIL_FENCE, all other AT_SAVE: called for the first tensor that asks.
+        host_capture: for all host tensors instead. owner_of(tensor): what to hold until the
+        tensor is captured; None: the caller keeps all of `state` alive until then.
         stream_of(device): the CUDA stream handle that wrote the tensors of that device.
         encoding: "raw", "zstd" or "byteplane-zstd".
         """

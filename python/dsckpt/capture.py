@@ -16,7 +16,6 @@ before those, or find them with `debug=True`, which compares digests of the memo
 
 from __future__ import annotations
 
-import bisect
 import functools
 import hashlib
 import sys
@@ -30,8 +29,6 @@ from .errors import DsckptError
 
 if TYPE_CHECKING:
     import torch
-
-Range = tuple[int, int]
 
 
 class ModifiedTooEarly(DsckptError):
@@ -130,31 +127,16 @@ class Updated:
             else:
                 raise TypeError(f"watch() takes a module or an optimizer, not {type(source)}")
 
-    def capture(self) -> Callable[[int, int, int], int]:
-        """The rule for _native.Walker: lazy where the memory belongs to a known tensor."""
-        ranges: list[Range] | None = None
+    def extents(self) -> _native.Extents:
+        """The memory that may be read lazily, as it is now."""
+        import torch
 
-        def choose(address: int, size: int, device: int) -> int:
-            nonlocal ranges
-            if ranges is None:
-                ranges = self._ranges()
-            at = bisect.bisect_right(ranges, (address, sys.maxsize)) - 1
-            inside = at >= 0 and address + size <= ranges[at][1]
-            return _native.UNTIL_FENCE if inside else _native.AT_SAVE
-
-        return choose
-
-    def _ranges(self) -> list[Range]:
         with self._lock:
             optimizers, modules = list(self._optimizers), list(self._modules)
-        found = {_extent(tensor) for tensor in _updated_tensors(optimizers, modules)}
-        merged: list[Range] = []
-        for begin, end in sorted(found):
-            if merged and begin < merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-            elif end > begin:
-                merged.append((begin, end))
-        return merged
+        found = _native.Extents((torch.Tensor, torch.nn.Parameter))
+        for tensor in found.add(list(_updated_tensors(optimizers, modules))):
+            found.add_range(*_extent(tensor))
+        return found
 
 
 def _updated_tensors(optimizers: list[Any], modules: list[Any]) -> Iterator[torch.Tensor]:
@@ -170,7 +152,7 @@ def _updated_tensors(optimizers: list[Any], modules: list[Any]) -> Iterator[torc
         yield from module.parameters()
 
 
-def _extent(tensor: Any) -> Range:
+def _extent(tensor: Any) -> tuple[int, int]:
     """Addresses of a tensor's elements; empty for what has none of its own (a DTensor's are its
     local shard's)."""
     tensor = getattr(tensor, "_local_tensor", tensor)

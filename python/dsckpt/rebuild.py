@@ -47,9 +47,9 @@ def state(
 
 def wrap(state: Any) -> tuple[dict[Any, Any], dict[str, str]]:
     """The root dict to store for a state, and the attributes that say what it was."""
-    if type(state) is dict and tree.are_plain_keys(state):
+    if type(state) is dict and _native.plain_keys(state):
         return state, {}
-    if type(state) is collections.OrderedDict and tree.are_plain_keys(state):
+    if type(state) is collections.OrderedDict and _native.plain_keys(state):
         return dict(state), {ROOT_ATTRIBUTE: "OrderedDict"}
     return {"": state}, {ROOT_ATTRIBUTE: "value"}
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 Node = tuple[Any, ...]
 """What classify() returns; see _native.Walker."""
 
-_MAX_KEY_BYTES = 65536
 _READS_LIKE_INT = re.compile(r"0|-?[1-9][0-9]*\Z")
 _INT64 = range(-(1 << 63), 1 << 63)
 FACTORIES: dict[str, Any] = {
@@ -84,31 +83,10 @@ def _default_dict(value: defaultdict[Any, Any]) -> Node | None:
 
 
 def _keyed(value: dict[Any, Any], tag: str) -> Node:
-    if are_plain_keys(value):
+    if _native.plain_keys(value):
         return ("dict", dict(value), tag)
     pairs = list(value.items())
     return ("list", pairs, "py.pairs" + (":" + tag if tag else ""))
-
-
-def are_plain_keys(keys: dict[Any, Any]) -> bool:
-    """Whether the format takes all keys of a dict as they are."""
-    # State dicts have up to 100,000 keys: a loop over them would take longer than the save call.
-    if set(map(type, keys)) == {str}:
-        joined = "".join(keys)
-        if joined.isascii() and "\0" not in joined and len(max(keys, key=len)) <= _MAX_KEY_BYTES:
-            return True
-    return all(map(_is_plain_key, keys))
-
-
-def _is_plain_key(key: Any) -> bool:
-    if type(key) is int:
-        return key in _INT64
-    if type(key) is not str or "\0" in key:
-        return False
-    try:
-        return len(key.encode()) <= _MAX_KEY_BYTES
-    except UnicodeEncodeError:
-        return False
 
 
 def _str(value: str) -> Node:

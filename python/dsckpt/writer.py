@@ -347,7 +347,7 @@ class AsyncWriter:
                 f"capture is {mode!r}: give 'auto', 'at_save' or 'until_fence'", "InvalidArgument"
             )
         host = None if self._lazy_cpu else _native.AT_SAVE
-        return {"tensor_capture": capture.updated.capture(), "host_capture": host}
+        return {"tensor_capture": capture.updated.extents, "host_capture": host}
 
 
 def _walker(shard: Shard, *, borrowed: bool = False, **rules: Any) -> _native.Walker:

@@ -90,6 +90,8 @@ std::optional<Pair> FlatOf(const OwnedPiece& piece) {
 }  // namespace
 
 void BindWalker(nb::module_& module) {
+  module.def(
+      "plain_keys", [](const nb::dict& dict) { return AllKeysFit(dict.ptr()); }, "dict"_a);
   nb::class_<OwnedPiece>(module, "Piece")
       .def("__init__", &InitPiece, "logical_name"_a, "logical_shape"_a, nb::kw_only(),
            "box"_a = nb::none(), "flat"_a = nb::none(), "element_offset"_a = 0,
@@ -100,6 +102,11 @@ void BindWalker(nb::module_& module) {
       .def_prop_ro("flat", &FlatOf)
       .def_ro("element_offset", &OwnedPiece::element_offset)
       .def_ro("replica_group", &OwnedPiece::replica_group);
+  nb::class_<Extents>(module, "Extents")
+      .def(nb::init<const nb::tuple&>(), "tensor_types"_a)
+      .def("add", &Extents::Add, "tensors"_a)
+      .def("add_range", &Extents::AddRange, "begin"_a, "end"_a)
+      .def("holds", &Extents::Holds, "address"_a, "bytes"_a);
   nb::class_<TensorSpec>(module, "TensorSpec")
       .def("__init__", &InitSpec, "address"_a, "dtype"_a, "shape"_a, "strides"_a = nb::none(),
            nb::kw_only(), "device"_a = kHostMemory, "capture"_a = nb::none(),

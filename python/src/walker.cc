@@ -74,6 +74,8 @@ std::optional<Key> ToKey(PyObject* key) {
   return Key(static_cast<int64_t>(value));
 }
 
+}  // namespace
+
 bool AllKeysFit(PyObject* dict) {
   PyObject *key = nullptr, *value = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value);) {
@@ -82,22 +84,9 @@ bool AllKeysFit(PyObject* dict) {
   return true;
 }
 
-}  // namespace
-
 Walker::Walker(nb::dict state, WalkerOptions options)
     : state_(std::move(state)), options_(std::move(options)) {
-  if (!options_.tensor_types.empty()) {
-    const nb::handle type(reinterpret_cast<PyObject*>(options_.tensor_types.front()));
-    const nb::object capsule = nb::getattr(type, "__dlpack_c_exchange_api__", nb::none());
-    if (PyCapsule_CheckExact(capsule.ptr())) {
-      exchange_ = static_cast<const DlpackExchange*>(
-          PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
-      if (exchange_ == nullptr) PyErr_Clear();
-    }
-    if (exchange_ != nullptr && (exchange_->major != 1 || exchange_->lend == nullptr)) {
-      exchange_ = nullptr;
-    }
-  }
+  exchange_ = FindExchange(options_.tensor_types);
   if (PyLong_Check(options_.tensor_capture.ptr())) {
     capture_all_ = nb::cast<int>(options_.tensor_capture);
   }
@@ -313,7 +302,9 @@ Capture Walker::CaptureOf(uintptr_t address, uint64_t bytes, int device) {
     return static_cast<Capture>(*options_.host_capture);
   }
   if (capture_all_) return static_cast<Capture>(*capture_all_);
-  return static_cast<Capture>(nb::cast<int>(options_.tensor_capture(address, bytes, device)));
+  if (!lazy_memory_.is_valid()) lazy_memory_ = options_.tensor_capture();
+  const bool lazy = nb::cast<Extents&>(lazy_memory_).Holds(address, bytes);
+  return lazy ? Capture::kUntilFence : Capture::kAtSave;
 }
 
 void Walker::KeepUntilRead(TensorSource& source, uint64_t bytes, nb::handle owner,

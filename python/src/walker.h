@@ -12,6 +12,7 @@
 
 #include "dsckpt/provider.h"
 #include "python/src/dlpack.h"
+#include "python/src/extents.h"
 
 namespace dsckpt::python {
 
@@ -31,11 +32,14 @@ struct TensorSpec {
   nb::object source;
 };
 
+/// Whether a dict node takes all keys of a dict: exact str or int, as the format's names allow.
+bool AllKeysFit(PyObject* dict);
+
 struct WalkerOptions {
   nb::object classify;
   std::vector<PyTypeObject*> tensor_types;
   nb::object attributes;
-  nb::object tensor_capture;  // int, or a function of (address, bytes, device)
+  nb::object tensor_capture;  // int, or a function that returns Extents
   std::optional<int> host_capture;
   nb::object owner_of;   // or None
   nb::object stream_of;  // or None
@@ -79,6 +83,7 @@ class Walker final : public StateProvider {
   WalkerOptions options_;
   const DlpackExchange* exchange_ = nullptr;
   std::optional<int> capture_all_;
+  nb::object lazy_memory_;  // Extents, once somebody has asked.
   std::unordered_map<int, Stream> streams_;
   std::vector<PyObject*> path_;  // Borrowed keys; null in a list or tuple, whose position is ...
   std::vector<Py_ssize_t> positions_;  // ... here.

@@ -233,11 +233,12 @@ def test_what_the_version_counter_sees(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", [*BUMPS, *BUMPS_NOT])
-def test_debug_mode_sees_them_all(how: str, tmp_path: Path) -> None:
+def test_debug_mode_sees_them_all(how: str, gate: threading.Event, tmp_path: Path) -> None:
     with dsckpt.AsyncWriter(1 * MIB, debug=True) as writer:
         tensor = torch.full((LARGE,), 5.0)
         writer.save({"t": tensor}, tmp_path / "a", capture="until_fence")
         {**BUMPS, **BUMPS_NOT}[how](tensor)
+        gate.set()
         with pytest.raises(dsckpt.ModifiedTooEarly):
             writer.fence()
 

@@ -32,22 +32,7 @@ def prepare(
         (name, _walker(state, Names(name, layout_of(name)), attributes, lazy))
         for name, state in files.items()
     ]
-    return _Prepared(shards, debug=False)
-
-
-class _Prepared(writing.Prepared):
-    """Stops watching tensors once all files have read theirs, whether or not a fence comes."""
-
-    def __init__(self, shards: list[tuple[str, _native.Walker]], debug: bool) -> None:
-        super().__init__(shards, debug)
-        self._unread = len(shards)
-
-    def before_publish(self) -> None:
-        super().before_publish()
-        with self._lock:
-            self._unread -= 1
-            if self._unread == 0:
-                self.tripwire.seal()
+    return writing.Prepared(shards, debug=False)
 
 
 def failing(error: BaseException) -> writing.Prepared:

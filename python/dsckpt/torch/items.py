@@ -159,7 +159,7 @@ def is_plain(value: Any, depth: int = 0) -> bool:
     if kind is list or kind is tuple:
         return all(is_plain(element, depth + 1) for element in value)
     if kind is dict:
-        return tree.are_plain_keys(value) and all(is_plain(v, depth + 1) for v in value.values())
+        return _native.plain_keys(value) and all(is_plain(v, depth + 1) for v in value.values())
     return False
 
 

@@ -91,7 +91,7 @@ class _Stage:
     def __init__(self) -> None:
         self.lent: list[torch.Tensor] = []
         self.devices: set[int] = set()
-        self._may_lend = capture.updated.capture()
+        self._updated = capture.updated.extents()
         self._copies: dict[Any, torch.Tensor] = {}
         self._memo: dict[int, Any] = {}
 
@@ -131,8 +131,7 @@ class _Stage:
     def _is_lendable(self, local: torch.Tensor) -> bool:
         if local.device.type != "cuda" or not memory.is_plain_strided(local):
             return False
-        found = self._may_lend(local.data_ptr(), local.nbytes, local.device.index)
-        return local.is_contiguous() and found == _native.UNTIL_FENCE
+        return local.is_contiguous() and self._updated.holds(local.data_ptr(), local.nbytes)
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
