@@ -112,7 +112,9 @@ class Checkpoint:
             KeyError: No such tensor.
             DsckptError: Incomplete, Mismatch (copies differ), Corrupt, Unsupported, ...
         """
-        info = self.tensors[name]
+        info = self.tensors.get(name)
+        if info is None:
+            raise KeyError(f"no tensor {name!r} in {self.path}: its `tensors` has the names")
         box, rest = _box_of(part, info.shape)
         shape = tuple(end - begin for begin, end in box)
         made, buffer = allocate(info, shape)
@@ -132,10 +134,17 @@ class Checkpoint:
         if len(found) == 1:
             return found[0]
         names = [shard for _, shard in mine]
-        if not found:
-            what = f"no file {name!r} of rank {rank}" if name else f"no file of rank {rank}"
+        if not mine:
+            ranks = sorted({shard[1] for shard in self.shards})
             raise DsckptError(
-                f"{self.path}: {what}; there are files of {self.ranks} ranks, of this one: {names}",
+                f"{self.path}: no file of rank {rank}; there are files of {len(ranks)} "
+                f"rank(s), {ranks[0]} to {ranks[-1]}",
+                "NotFound",
+                self.path,
+            )
+        if not found:
+            raise DsckptError(
+                f"{self.path}: rank {rank} wrote no file {name!r}, but {names}",
                 "NotFound",
                 self.path,
             )
@@ -217,7 +226,8 @@ class Checkpoint:
         return mine if any(shard[1] == mine for shard in self.shards) else 0
 
     def __repr__(self) -> str:
-        return f"Checkpoint({self.path!r}, step {self.step}, {self.ranks} ranks)"
+        ranks = "1 rank" if self.ranks == 1 else f"{self.ranks} ranks"
+        return f"Checkpoint({self.path!r}, step {self.step}, {ranks})"
 
 
 def _box_of(part: Any, shape: tuple[int, ...]) -> tuple[list[tuple[int, int]], tuple[Any, ...]]:

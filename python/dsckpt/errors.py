@@ -69,5 +69,6 @@ def from_status(
 
 
 def place(path: Sequence[object]) -> str:
-    """The place of a value in a state, for messages: "['optimizer']['state'][0]"."""
-    return "state" + "".join(f"[{key!r}]" for key in path)
+    """The place of a value in a state, for messages: "state['optimizer']['state'][0]"."""
+    keys = path[1:] if path and path[0] == "" else path  # A root that is no dict has the key "".
+    return "state" + "".join(f"[{key!r}]" for key in keys)

@@ -47,7 +47,10 @@ def _map(name: str) -> tuple[mmap.mmap | None, tuple[int, int, int]]:
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        open_native(name)  # Says what is wrong.
+        try:
+            open_native(name)  # Says what is wrong.
+        except DsckptError as error:
+            raise error from None
         raise
     try:
         identity = _identity(os.fstat(descriptor))

@@ -75,8 +75,9 @@ def dumps(value: Any, path: Sequence[object]) -> bytes:
         _Pickler(out, _PROTOCOL).dump(value)
     except Exception as error:
         raise DsckptError(
-            f"{place(path)} is a {name_of(type(value))}, which can be neither stored as it is nor "
-            f"pickled ({type(error).__name__}: {error}): save a plain value in its place",
+            f"{place(path)} is a {name_of(type(value)).removeprefix('builtins.')}, which can be "
+            f"neither stored as it is nor pickled ({type(error).__name__}: {error}): save a plain "
+            "value in its place",
             "InvalidArgument",
         ) from error
     return out.getvalue()
@@ -95,6 +96,8 @@ class Permission:
         self, allow_pickle: bool = False, allow: Iterable[type | str] = (), file: str = ""
     ) -> None:
         self.everything = allow_pickle
+        if isinstance(allow, (str, type)):  # One alone; a str would count as its characters.
+            allow = [allow]
         self.names = frozenset(name_of(a) if isinstance(a, type) else str(a) for a in allow)
         self.file = file
 

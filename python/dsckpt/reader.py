@@ -175,7 +175,14 @@ class File(Mapping[str, LazyTensor]):
         )
 
     def __getitem__(self, name: str) -> LazyTensor:
-        return LazyTensor(self._native, self._mapping, self._native.find_tensor(name))
+        try:
+            info = self._native.find_tensor(name)
+        except KeyError:
+            raise KeyError(
+                f"no tensor {name!r} in {self.path}: its keys are the names; other values are in "
+                "tree(), objects"
+            ) from None
+        return LazyTensor(self._native, self._mapping, info)
 
     def __iter__(self) -> Iterator[str]:
         yield from (info[0] for info in self._native.tensors())

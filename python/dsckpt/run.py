@@ -194,6 +194,9 @@ class Run:
         if native is not None:
             lifetime.close(native)
 
+    def __repr__(self) -> str:
+        return f"Run({self.path!r})"
+
     def __enter__(self) -> Run:
         return self
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import operator
 import os
 import sys
 import threading
@@ -105,9 +106,20 @@ class SaveHandle:
         self._native.cancel()
 
     def progress(self) -> dict[str, int | bool] | None:
-        """`total_bytes`, `captured_bytes`, `flushed_bytes`, `captured`, `durable`; None for saves
-        of a group of ranks."""
+        """How far it is; None for saves of a group of ranks.
+
+        `total_bytes` of the file, as far as known (compressed items are not before they are
+        written), and `flushed_bytes` of them written; `captured_bytes` of source memory read;
+        whether it is `captured`, `durable`.
+        """
         return self._native.progress()
+
+    def __repr__(self) -> str:
+        found = self.progress()
+        if found is None:
+            return "SaveHandle(of a group of ranks)"
+        state = "durable" if found["durable"] else "captured" if found["captured"] else "begun"
+        return f"SaveHandle({state}, {found['flushed_bytes']:,} of {found['total_bytes']:,} bytes)"
 
     def __await__(self) -> Generator[Any, None, None]:
         return asyncio.to_thread(self.durable).__await__()
@@ -160,8 +172,8 @@ class AsyncWriter:
             DsckptError: InvalidArgument, OutOfMemory.
         """
         self._engine = _native.Engine(
-            pool_bytes=pool_bytes,
-            device_snapshot_bytes=device_snapshot_bytes,
+            pool_bytes=_byte_count("pool_bytes", pool_bytes),
+            device_snapshot_bytes=_byte_count("device_snapshot_bytes", device_snapshot_bytes),
             max_in_flight=max_in_flight,
             when_busy=when_busy,
             on_event=on_event,
@@ -361,6 +373,14 @@ def _walker(shard: Shard, *, borrowed: bool = False, **rules: Any) -> _native.Wa
         stream_of=_current_stream,
         **rules,
     )
+
+
+def _byte_count(name: str, value: Any) -> int:
+    if not hasattr(value, "__index__") or not 0 <= (count := operator.index(value)) < 1 << 63:
+        raise DsckptError(
+            f"{name} is {value!r}: give a number of bytes, such as 16 << 30", "InvalidArgument"
+        )
+    return count
 
 
 def _tensor_types() -> tuple[type, ...]:

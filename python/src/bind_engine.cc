@@ -1,6 +1,8 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+
 #include "python/src/bind.h"
 #include "python/src/hold.h"
 #include "python/src/save.h"
@@ -26,10 +28,12 @@ const char* EventKind(Event::Kind kind) {
 template <typename Enum>
 Enum Choose(const char* what, const std::string& name,
             std::initializer_list<std::pair<const char*, Enum>> choices) {
+  std::string known;
   for (const auto& [text, value] : choices) {
     if (name == text) return value;
+    known += std::string(known.empty() ? "'" : ", '") + text + "'";
   }
-  throw nb::value_error(("unknown " + std::string(what) + " '" + name + "'").c_str());
+  ThrowInvalid(std::string(what) + " is '" + name + "': give one of " + known);
 }
 
 void InitEngine(PyEngine* self, uint64_t pool_bytes, uint64_t window_bytes, int workers,
@@ -99,7 +103,8 @@ nb::object ToDict(const Handle& handle) {
   nb::dict out;
   out["total_bytes"] = progress.total_bytes;
   out["captured_bytes"] = progress.captured_bytes;
-  out["flushed_bytes"] = progress.flushed_bytes;
+  // The last window is written in whole blocks.
+  out["flushed_bytes"] = std::min(progress.flushed_bytes, progress.total_bytes);
   out["captured"] = progress.captured;
   out["durable"] = progress.durable;
   return out;
@@ -136,6 +141,10 @@ SaveOptions MakeSaveOptions(nb::object on_captured, const nb::object& metadata,
   options.metadata_format = std::move(metadata_format);
   if (!metadata.is_none()) {
     for (const auto& [key, value] : nb::cast<nb::dict>(metadata)) {
+      if (!nb::isinstance<nb::str>(key) || !nb::isinstance<nb::str>(value)) {
+        ThrowInvalid("metadata holds " + std::string(nb::repr(key).c_str()) + ": " +
+                     nb::repr(value).c_str() + ", but safetensors takes strings only");
+      }
       options.metadata.emplace_back(nb::cast<std::string>(key), nb::cast<std::string>(value));
     }
   }

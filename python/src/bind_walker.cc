@@ -17,8 +17,7 @@ Encoding ToEncoding(const std::string& name) {
   for (const Encoding encoding : {Encoding::kRaw, Encoding::kZstd, Encoding::kBytePlaneZstd}) {
     if (name == EncodingName(encoding)) return encoding;
   }
-  throw nb::value_error(
-      ("unknown encoding '" + name + "': give raw, zstd or byteplane-zstd").c_str());
+  ThrowInvalid("encoding is '" + name + "': give one of 'raw', 'zstd', 'byteplane-zstd'");
 }
 
 void InitWalker(Walker* self, nb::dict state, nb::object classify, const nb::tuple& tensor_types,

@@ -3,9 +3,9 @@
 #include <string>
 
 namespace dsckpt::python {
+namespace {
 
-void Check(const Status& status) {
-  if (status.ok()) return;
+[[noreturn]] void Throw(const Status& status) {
   const nb::object make = nb::module_::import_("dsckpt.errors").attr("from_status");
   // Paths are bytes of the file system: what is no UTF-8 must not hide the error.
   const auto text = [](const std::string& bytes) {
@@ -19,6 +19,16 @@ void Check(const Status& status) {
                                 status.error_number());
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
+}
+
+}  // namespace
+
+void Check(const Status& status) {
+  if (!status.ok()) Throw(status);
+}
+
+void ThrowInvalid(std::string message) {
+  Throw(Status(StatusCode::kInvalidArgument, std::move(message)));
 }
 
 Status FromPython(nb::python_error& error) {

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <string>
 #include <utility>
 
 #include "dsckpt/status.h"
@@ -13,6 +14,9 @@ namespace nb = nanobind;
 
 /// Throws dsckpt.DsckptError (dsckpt.errors.from_status) for anything but OK. GIL held.
 void Check(const Status& status);
+
+/// Throws dsckpt.DsckptError with the code InvalidArgument. GIL held.
+[[noreturn]] void ThrowInvalid(std::string message);
 
 template <typename T>
 T Unwrap(Result<T> result) {

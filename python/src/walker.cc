@@ -134,11 +134,14 @@ void Walker::Rethrow() {
 void Walker::DescribeAttributes(Description& out) {
   if (options_.attributes.is_none()) return;
   for (const auto& [key, object] : nb::cast<nb::dict>(options_.attributes)) {
+    if (!nb::isinstance<nb::str>(key)) {
+      ThrowInvalid("attributes have str keys, not " + std::string(nb::repr(key).c_str()));
+    }
     const auto value = ToValue(object.ptr());
     const auto name = nb::cast<std::string>(key);
     if (!value) {
-      throw nb::value_error(
-          ("attribute '" + name + "' is no None, bool, int, float, complex, str or bytes").c_str());
+      ThrowInvalid("attribute '" + name + "' is a " + nb::type_name(object.type()).c_str() +
+                   ": give None, bool, int, float, complex, str or bytes (of a tensor, its item())");
     }
     out.Attribute(name, *value);
   }

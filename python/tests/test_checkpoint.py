@@ -87,8 +87,10 @@ def test_parts_of_any_number_of_ranks(size: int, tmp_path: Path) -> None:
     assert torch.equal(found.read("w", [(1, 4), (2, 3)]), WHOLE[1:4, 2:3])
     assert torch.equal(found.read("w", (slice(1, 6, 2), -1)), WHOLE[1:6:2, -1])
     assert found.read("w", [(2, 2), (0, 4)]).shape == (0, 4)
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="no tensor 'nothing' in "):
         found.read("nothing")
+    with pytest.raises(dsckpt.DsckptError, match=f"no file of rank 9; .* {size} rank"):
+        found.load(9)
     with pytest.raises(IndexError):
         found.read("w", [(0, 7), (0, 4)])
 

@@ -171,6 +171,18 @@ def test_allowed_classes_come_back(name: str, saved: Callable[[Any], Path]) -> N
     assert reader.load(path, allow=caught.value.classes)["x"] == value
 
 
+def test_one_class_may_be_given_alone(saved: Callable[[Any], Path]) -> None:
+    path = saved({"x": Level.HIGH})
+    assert reader.load(path, allow=pickles.name_of(Level))["x"] is Level.HIGH
+    assert reader.load(path, allow=Level)["x"] is Level.HIGH  # type: ignore[arg-type]
+
+
+def test_an_object_that_is_the_whole_state_is_called_so(saved: Callable[[Any], Path]) -> None:
+    for state, where in ((Level.HIGH, "state"), ([1, Level.HIGH], r"state\[1\]")):
+        with pytest.raises(dsckpt.PickleRefused, match=f": {where} is a pickled"):
+            reader.load(saved(state))
+
+
 def test_tensors_inside_objects(saved: Callable[[Any], Path]) -> None:
     base = torch.arange(1_000_000.0)
     value = Config(

@@ -7,6 +7,7 @@ import gc
 import threading
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -72,6 +73,8 @@ def test_handle_reports_progress_and_can_be_awaited(tmp_path: Path) -> None:
         handle.durable()
         progress = handle.progress()
         assert progress is not None
+        assert progress["flushed_bytes"] == progress["total_bytes"]
+        assert repr(handle).startswith("SaveHandle(durable, 4,")
         assert progress["durable"] is True
         assert progress["captured_bytes"] == 4 * MIB
         assert writer.statistics()["saves_durable"] == 2
@@ -149,12 +152,35 @@ def test_unknown_options_are_refused(tmp_path: Path) -> None:
     with dsckpt.AsyncWriter(16 * MIB) as writer:
         with pytest.raises(dsckpt.DsckptError, match="'at_save' or 'until_fence'"):
             writer.save({}, tmp_path / "a", capture="later")  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="unknown encoding 'lzma'"):
+        with pytest.raises(dsckpt.DsckptError, match="encoding is 'lzma': give one of 'raw'"):
             writer.save({}, tmp_path / "a", encoding="lzma")  # type: ignore[arg-type]
     with pytest.raises(dsckpt.DsckptError, match="closed"):
         writer.save({}, tmp_path / "a")
-    with pytest.raises(ValueError, match="when_busy 'never'"):
+    with pytest.raises(dsckpt.DsckptError, match="when_busy is 'never': give one of 'wait'"):
         dsckpt.AsyncWriter(16 * MIB, when_busy="never")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", ["16GB", 1.5, -1, None])
+def test_a_pool_is_a_number_of_bytes(size: Any) -> None:
+    with pytest.raises(dsckpt.DsckptError, match="pool_bytes is .* such as 16 << 30"):
+        dsckpt.AsyncWriter(size)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"attributes": {"loss": torch.ones(())}}, "'loss' is a torch.Tensor: give .* item"),
+        ({"attributes": {1: 2}}, "str keys, not 1"),
+        ({"metadata": {"epoch": 1}}, "'epoch': 1, but safetensors takes strings"),
+    ],
+)
+def test_what_goes_beside_the_state_is_checked(
+    tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(dsckpt.DsckptError, match=words) as caught:
+        dsckpt.save({}, tmp_path / "a", **options)
+    assert caught.value.code == "InvalidArgument"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_skip_when_busy(tmp_path: Path) -> None:
