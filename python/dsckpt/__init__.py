@@ -1,9 +1,13 @@
 """Checkpoints that do not stop training: save and load the state of a training job.
 
 `save` and `load` are the short way; `AsyncWriter` saves behind the computation; `open` looks into a
-file without loading it; `Run` and `Checkpoint` are for jobs of many ranks.
+file without loading it; `Run` and `Checkpoint` are for jobs of many ranks. `dsckpt.random` has the
+state of random generators and data loaders, `dsckpt.convert` the conversions; `dsckpt.torch` (for
+torch.distributed.checkpoint) and `dsckpt.deepspeed` are imported by name.
 """
 
+from . import convert as convert
+from . import random as random
 from ._native import __version__, device_support
 from .capture import ModifiedTooEarly
 from .checkpoint import Checkpoint
@@ -38,3 +42,7 @@ __all__ = [
     "save",
     "verify",
 ]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "convert", "random"]

@@ -15,6 +15,9 @@ from .loading import MapLocation
 from .materialize import Info
 from .pickles import Permission
 
+MANIFEST = "dsckpt.manifest"
+"""The file of a checkpoint directory that is written last: without it there is no checkpoint."""
+
 
 @dataclass(frozen=True)
 class TensorInfo:
@@ -258,6 +261,6 @@ def open_directory(path: str | os.PathLike[str]) -> Checkpoint:
     Raises:
         DsckptError: NotFound, when it is neither; Incomplete, ...
     """
-    if os.path.exists(os.path.join(os.fsdecode(path), "dsckpt.manifest")):
+    if os.path.exists(os.path.join(os.fsdecode(path), MANIFEST)):
         return Checkpoint(path)
     return Checkpoint(_native.RunDirectory(os.fsdecode(path)).latest().path)

@@ -8,7 +8,7 @@ import mmap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _native, dtypes
+from . import _native, dtypes, streams
 from .errors import DsckptError
 from .memory import Packed
 
@@ -33,7 +33,7 @@ class TorchBackend:
         if self.device.type == "cuda":
             index = self.device.index
             self.ordinal = torch.cuda.current_device() if index is None else index
-            self.stream = torch.cuda.current_stream(self.ordinal).cuda_stream
+            self.stream = streams.current(self.ordinal)
         self._known: dict[str, tuple[torch.dtype, int, bool]] = {}
 
     def kind(self, info: Info) -> tuple[torch.dtype, int, bool]:

@@ -6,6 +6,7 @@ import enum
 import io
 import pickle
 import pickletools
+import re
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -81,6 +82,12 @@ def dumps(value: Any, path: Sequence[object]) -> bytes:
             "InvalidArgument",
         ) from error
     return out.getvalue()
+
+
+def refused_by_torch(error: Exception) -> list[str]:
+    """The class that torch.load(weights_only=True) refused, as its error says; none: it says no."""
+    named = re.search(r"GLOBAL (\S+)", str(error))
+    return [named[1]] if named else []
 
 
 class Permission:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _native, mapped, rebuild
+from . import _native, mapped, rebuild, streams
 from .loading import load_objects
 from .matching import Match, Path, Stored, Target, target_of
 from .materialize import Info, Request
@@ -143,11 +143,8 @@ class Fills:
 
 
 def _request(info: Info, target: Target) -> Request:
-    found, stream = target.found, 0
-    if found.device >= 0:
-        import torch
-
-        stream = torch.cuda.current_stream(found.device).cuda_stream
+    found = target.found
+    stream = streams.current(found.device) if found.device >= 0 else 0
     room = info[5]
     if found.strides is not None:
         count = math.prod(found.shape)

@@ -160,18 +160,23 @@ def _tensor(tensor: torch.Tensor, path: list[Any]) -> Node | None:
             f"{place(path)}: a DTensor of {tensor.dtype} cannot be stored", "Unsupported"
         )
     source = None if found.copied else tensor
-    return ("tensor", _spec(found, pieces, source))
+    return ("tensor", spec(found, pieces, source))
 
 
-def _spec(
-    found: memory.Memory, pieces: Sequence[_native.Piece] = (), source: Any = None
+def spec(
+    found: memory.Memory,
+    pieces: Sequence[_native.Piece] = (),
+    source: Any = None,
+    capture: int | None = None,
 ) -> _native.TensorSpec:
+    """Describes elements in memory to the walker. Arguments as for _native.TensorSpec."""
     return _native.TensorSpec(
         found.address,
         found.dtype,
         found.shape,
         found.strides,
         device=found.device,
+        capture=capture,
         owner=found.owner,
         tag=found.tag,
         pieces=pieces,
@@ -181,7 +186,7 @@ def _spec(
 
 def _array(array: numpy.ndarray[Any, Any]) -> Node | None:
     found = memory.of_array(array)
-    return None if found is None else ("tensor", _spec(found))
+    return None if found is None else ("tensor", spec(found))
 
 
 def _numpy_dtype(dtype: numpy.dtype[Any]) -> Node | None:

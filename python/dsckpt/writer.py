@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
 
-from . import _native, capture, lifetime, rebuild, tree
+from . import _native, capture, lifetime, rebuild, streams, tree
 from .errors import DsckptError
 
 Capture = Literal["auto", "at_save", "until_fence"]
@@ -270,9 +270,9 @@ class AsyncWriter:
             except DsckptError:
                 native.cancel()
         try:
-            for handle in _streams() if stream is None else [stream]:
+            for handle in streams.all_current() if stream is None else [stream]:
                 self._engine.fence_on_stream(handle)
-            if stream is None and not _cuda_in_use():
+            if stream is None and not streams.in_use():
                 self._engine.fence()
         finally:
             self._settle(pending)
@@ -301,7 +301,7 @@ class AsyncWriter:
             self._pending = [
                 entry
                 for entry in self._pending
-                if entry not in fenced or (_cuda_in_use() and not _is_captured(entry[0]))
+                if entry not in fenced or (streams.in_use() and not _is_captured(entry[0]))
             ]
 
     def watch(self, source: Any) -> None:
@@ -369,8 +369,8 @@ def _walker(shard: Shard, *, borrowed: bool = False, **rules: Any) -> _native.Wa
         classify=tree.classify,
         tensor_types=_tensor_types(),
         attributes={**(shard.attributes or {}), **attributes},
-        owner_of=None if borrowed else _storage,
-        stream_of=_current_stream,
+        owner_of=None if borrowed else storage_of,
+        stream_of=streams.current,
         **rules,
     )
 
@@ -388,26 +388,9 @@ def _tensor_types() -> tuple[type, ...]:
     return () if torch is None else (torch.Tensor, torch.nn.Parameter)
 
 
-def _storage(tensor: Any) -> Any:
+def storage_of(tensor: Any) -> Any:
+    """What a save holds of a tensor until it was read: not the tensor, which may be re-pointed."""
     return tensor.untyped_storage()
-
-
-def _cuda_in_use() -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and torch.cuda.is_initialized()
-
-
-def _streams() -> list[int]:
-    torch = sys.modules.get("torch")
-    if torch is None or not _cuda_in_use():
-        return []
-    return [_current_stream(device) for device in range(torch.cuda.device_count())]
-
-
-def _current_stream(device: int) -> int:
-    torch: Any = sys.modules["torch"]
-    stream: int = torch.cuda.current_stream(device).cuda_stream
-    return stream
 
 
 def _is_captured(native: _native.SaveHandle) -> bool:
@@ -425,6 +408,17 @@ def save(
 ) -> None:
     """Saves a nested state as one file and returns when it is durable. Thread-safe; other threads
     must not change the state meanwhile. Arguments and errors as AsyncWriter.save()."""
-    shard = Shard("", state, attributes)
+    _save_now(Shard("", state, attributes), path, encoding, metadata=metadata)
+
+
+def save_safetensors(state: Any, path: str | os.PathLike[str]) -> None:
+    """As save(), but as nothing but safetensors: tensors only, with no index of this library.
+    Names that are tied to another are in the metadata, as others write them."""
+    _save_now(Shard("", state), path, safetensors=True)
+
+
+def _save_now(
+    shard: Shard, path: str | os.PathLike[str], encoding: Encoding = "raw", **options: Any
+) -> None:
     walker = _walker(shard, borrowed=True, tensor_capture=_native.UNTIL_FENCE, encoding=encoding)
-    lifetime.shared_engine().save(os.fspath(path), walker, metadata=metadata).wait_durable()
+    lifetime.shared_engine().save(os.fspath(path), walker, **options).wait_durable()

@@ -176,12 +176,23 @@ def test_the_command_takes_what_needs_python_and_leaves_the_rest(
     target = tmp_path / "a.dsckpt"
     assert command.run([str(tmp_path / "a.pt"), "-o", str(target), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
-        "schema": "dsckpt.convert.v1",
+        "schema": "dsckpt.convert/1",
         "output": str(target),
     }
     assert_equal(dsckpt.load(target), sample())
     assert command.run([str(tmp_path / "a.pt"), "-o", str(target)]) == 2
-    assert "exists" in capsys.readouterr().err
+    assert "exists: give another destination, or --force" in capsys.readouterr().err
+    # Refusals name the options of the command.
+    torch.save({"f": Fraction(1, 3)}, tmp_path / "f.pt")
+    arguments = [str(tmp_path / "f.pt"), "-o", str(tmp_path / "f.dsckpt")]
+    assert command.run(arguments) == 2
+    said = capsys.readouterr().err
+    assert "--allow fractions.Fraction or --allow-pickle" in said
+    assert command.run([*arguments, "--allow-pickle"]) == 0
+    # Of directories this command knows more kinds than the program.
+    (tmp_path / "nothing").mkdir()
+    assert command.run([str(tmp_path / "nothing"), "-o", str(tmp_path / "b")]) == 2
+    assert ".metadata (torch.distributed.checkpoint)" in capsys.readouterr().err
     # The program's: dsckpt to safetensors, its help, and what is not there.
     assert command.run([str(target), "-o", str(tmp_path / "b")]) is None
     assert command.run(["--help"]) is None

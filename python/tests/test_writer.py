@@ -162,7 +162,7 @@ def test_unknown_options_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", ["16GB", 1.5, -1, None])
 def test_a_pool_is_a_number_of_bytes(size: Any) -> None:
-    with pytest.raises(dsckpt.DsckptError, match="pool_bytes is .* such as 16 << 30"):
+    with pytest.raises(dsckpt.DsckptError, match=r"pool_bytes is .* such as 16 << 30"):
         dsckpt.AsyncWriter(size)
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 
-from ..errors import DsckptError
+from ..errors import DsckptError, PickleRefused
 from . import convert
 from .recognize import Kind, recognize
 
@@ -31,7 +32,7 @@ def run(arguments: Sequence[str]) -> int | None:
     if options.help or options.source is None or not _takes_python(options):
         return None
     if others:
-        parser.error(f"unknown here: {' '.join(others)}")
+        parser.error(f"not for this kind of checkpoint, or unknown: {' '.join(others)}")
     if options.output is None:
         parser.error("give the destination with -o")
     try:
@@ -44,13 +45,23 @@ def run(arguments: Sequence[str]) -> int | None:
             overwrite=options.force,
         )
     except (DsckptError, OSError) as error:
-        print(f"dsckpt: {error}", file=sys.stderr)
+        print(f"dsckpt: {_as_options(error)}", file=sys.stderr)
         return 2
     if options.json:
-        print(json.dumps({"schema": "dsckpt.convert.v1", "output": str(written)}))
+        print(json.dumps({"schema": "dsckpt.convert/1", "output": str(written)}))
     else:
         print(f"wrote {written}")
     return 0
+
+
+def _as_options(error: Exception) -> str:
+    """The message, with the options of this command in the place of the function's arguments."""
+    text = str(error).replace("overwrite=True", "--force")
+    if isinstance(error, PickleRefused):
+        named = " ".join(f"--allow {name}" for name in error.classes)
+        text = text.replace(f"allow={list(error.classes)!r}", named)
+        text = text.replace("allow_pickle=True", "--allow-pickle")
+    return text
 
 
 def _takes_python(options: argparse.Namespace) -> bool:
@@ -59,7 +70,8 @@ def _takes_python(options: argparse.Namespace) -> bool:
     try:
         return recognize(options.source).kind in _IN_PYTHON
     except (DsckptError, OSError):
-        return False  # The program says what is wrong.
+        # Of files the program says what is wrong; of directories it knows its own only.
+        return os.path.isdir(options.source)
 
 
 def _parser() -> argparse.ArgumentParser:

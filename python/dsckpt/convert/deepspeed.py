@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from dsckpt import _native
-from dsckpt.checkpoint import Checkpoint
+from dsckpt.checkpoint import MANIFEST, Checkpoint
 from dsckpt.deepspeed import shards, torch_files
 from dsckpt.deepspeed.allow import ALLOWED
+from dsckpt.deepspeed.latest import Pointer
 from dsckpt.deepspeed.pieces import MAIN
 from dsckpt.deepspeed.stored_layout import layouts
 from dsckpt.errors import DsckptError
@@ -22,8 +23,6 @@ from dsckpt.writer import AsyncWriter
 __all__ = ["from_deepspeed", "to_deepspeed"]
 
 StrPath = str | os.PathLike[str]
-
-_MANIFEST = "dsckpt.manifest"
 
 
 def to_deepspeed(
@@ -64,12 +63,12 @@ def to_deepspeed(
             state = load(source / name, allow_pickle=allow_pickle, allow=permitted, verify=True)
             torch_files.export(state, str(part / name))
             del state
-        _copy_others(source, part, {*names, _MANIFEST})
+        _copy_others(source, part, {*names, MANIFEST})
         part.rename(target)
     except BaseException:
         shutil.rmtree(part)
         raise
-    _write_latest(Path(output), target.name)
+    Pointer(str(output), target.name).write()
     return target
 
 
@@ -112,7 +111,7 @@ def from_deepspeed(
     target = _new(Path(output) / source.resolve().name)
     _write(target, states, _step(states))
     _copy_others(source, target, set(names))
-    _write_latest(Path(output), target.name)
+    Pointer(str(output), target.name).write()
     return target
 
 
@@ -160,7 +159,3 @@ def _copy_others(source: Path, target: Path, done: set[str]) -> None:
 
 def _others(source: Path, done: set[str]) -> Iterator[Path]:
     return (p for p in source.iterdir() if p.name not in done and not p.name.startswith("."))
-
-
-def _write_latest(save_dir: Path, tag: str) -> None:
-    (save_dir / "latest").write_text(tag)

@@ -7,9 +7,9 @@ import os
 from dataclasses import dataclass
 
 from .. import _native
+from ..checkpoint import MANIFEST
 from ..errors import DsckptError
 
-_MANIFEST = "dsckpt.manifest"
 _SAFETENSORS_INDEX = "model.safetensors.index.json"
 _TORCH_INDEX = "pytorch_model.bin.index.json"
 _TORCH_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt")
@@ -53,7 +53,7 @@ def recognize(path: str) -> Found:
 
 def _directory(path: str) -> Found:
     names = set(os.listdir(path))
-    if _MANIFEST in names:
+    if MANIFEST in names:
         return Found(Kind.DSCKPT, path)
     if _SAFETENSORS_INDEX in names:
         return Found(Kind.SAFETENSORS, os.path.join(path, _SAFETENSORS_INDEX))
@@ -64,7 +64,7 @@ def _directory(path: str) -> Found:
     if any(name.endswith("_model_states.pt") for name in names):
         return Found(Kind.DEEPSPEED, path)
     raise DsckptError(
-        f"{path} is no checkpoint that can be converted: it has no {_MANIFEST} (dsckpt), "
+        f"{path} is no checkpoint that can be converted: it has no {MANIFEST} (dsckpt), "
         f"{_SAFETENSORS_INDEX}, {_TORCH_INDEX}, .metadata (torch.distributed.checkpoint) or "
         "*_model_states.pt (DeepSpeed: give save_dir/tag)",
         "NotCheckpoint",

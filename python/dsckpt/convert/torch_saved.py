@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import re
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 
 from ..errors import DsckptError, PickleRefused
+from ..pickles import refused_by_torch
 from ..writer import save
 
 
@@ -60,14 +60,14 @@ def load(path: str, allow_pickle: bool, allow: Iterable[type | str]) -> Any:
 
 def refusal(what: str, path: str, error: Exception) -> PickleRefused | None:
     """The error to raise where torch.load(weights_only=True) has found a class, else None."""
-    named = re.search(r"GLOBAL (\S+)", str(error))
-    if named is None:
+    named = refused_by_torch(error)
+    if not named:
         return None
     return PickleRefused(
-        f"{what} names {named[1]}, and loading it may run code. If you trust the file, pass "
-        f"allow={[named[1]]!r} or allow_pickle=True",
+        f"{what} names {named[0]}, and loading it may run code. If you trust the file, pass "
+        f"allow={named!r} or allow_pickle=True",
         path,
-        [named[1]],
+        named,
     )
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dsckpt.checkpoint import MANIFEST, Checkpoint
+from dsckpt.errors import DsckptError
+from dsckpt.loading import load
 
 from .allow import ALLOWED
 from .pieces import MAIN
 
 if TYPE_CHECKING:
     import torch
-
-_MANIFEST = "dsckpt.manifest"
 
 
 def fp32_state_dict(
@@ -36,17 +38,13 @@ def fp32_state_dict(
     if tag is None:
         latest = Path(directory, "latest")
         tag = latest.read_text().strip() if latest.is_file() else None
-    if tag is None or not Path(directory, tag, _MANIFEST).is_file():
+    if tag is None or not Path(directory, tag, MANIFEST).is_file():
         return None
     return read_fp32(str(Path(directory, tag)), exclude_frozen)
 
 
 def read_fp32(checkpoint: str, exclude_frozen: bool = False) -> OrderedDict[str, torch.Tensor]:
     """As fp32_state_dict(), given the directory of one checkpoint."""
-    from dsckpt.checkpoint import Checkpoint
-    from dsckpt.errors import DsckptError
-    from dsckpt.loading import load
-
     whole = Checkpoint(checkpoint)
     mains = sorted(path for path in Path(checkpoint).iterdir() if MAIN.fullmatch(path.name))
     if not mains:
@@ -64,16 +62,11 @@ def read_fp32(checkpoint: str, exclude_frozen: bool = False) -> OrderedDict[str,
             found[name] = value.float() if value.is_floating_point() else value.clone()
     if not exclude_frozen:
         for name in state.get("frozen_param_shapes") or ():
-            found[name] = _read(whole, f"module/{name}")
+            found[name] = whole.read(f"module/{name}")
     for group in state["param_shapes"] or ():
         for name in group:
-            found[name] = _read(whole, f"fp32/{name}")
+            found[name] = whole.read(f"fp32/{name}")
     for name, owner in (state["shared_params"] or {}).items():
         if owner in found:
             found[name] = found[owner]
     return found
-
-
-def _read(checkpoint: Any, name: str) -> torch.Tensor:
-    tensor: torch.Tensor = checkpoint.read(name)
-    return tensor

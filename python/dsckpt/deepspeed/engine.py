@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from dsckpt import loading
+
 from . import config, layout, torch_files
 from .allow import ALLOWED
 from .service import service
@@ -138,9 +140,7 @@ class CheckpointEngine:
         allow = (*ALLOWED, *self.settings.allow)
         if torch_files.is_torch_file(path):
             return torch_files.load(path, map_location, self.settings.allow_pickle, allow)
-        from dsckpt.loading import load
-
-        return load(
+        return loading.load(
             path,
             map_location,
             mmap=False,  # DeepSpeed trains on in what it gets.
@@ -183,7 +183,6 @@ class CheckpointEngine:
             service.drain()
 
     def _request(self, opened: _Open, engine: Any, failure: BaseException | None = None) -> Request:
-        at_save = _updates_out_of_sight(engine)
         return Request(
             save_dir=opened.save_dir,
             tag=opened.tag,
@@ -191,7 +190,7 @@ class CheckpointEngine:
             step=int(engine.global_steps),
             files=opened.files,
             layout=layout.of_engine(engine),
-            sources=() if at_save else layout.sources(engine),
+            sources=() if _updates_out_of_sight(engine) else layout.sources(engine),
             attributes=_attributes(engine),
             failure=failure,
         )
@@ -207,11 +206,9 @@ def _attributes(engine: Any) -> dict[str, Any]:
     }
 
 
-def _updates_out_of_sight(engine: Any) -> str | None:
-    """The mode in which optimizer updates run while backward does, if the engine is in one."""
-    if engine.super_offload():
-        return "SuperOffload"
-    return "ZenFlow" if engine.zenflow else None
+def _updates_out_of_sight(engine: Any) -> bool:
+    """Whether optimizer updates run while backward does: SuperOffload and ZenFlow."""
+    return bool(engine.super_offload() or engine.zenflow)
 
 
 def _refuse(engine: Any) -> None:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dsckpt import _native
+from dsckpt.errors import DsckptError
+
 if TYPE_CHECKING:
     from .under_way import Request
 
@@ -53,9 +56,6 @@ def pointer(request: Request, by_commit: bool) -> Pointer | None:
 
 
 def _step_of_latest(save_dir: str) -> int:
-    from dsckpt import _native
-    from dsckpt.errors import DsckptError
-
     try:
         tag = Path(save_dir, NAME).read_text().strip()
         return _native.Checkpoint(str(Path(save_dir, tag)), retry_seconds=0.0).step

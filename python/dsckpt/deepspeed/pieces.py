@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from dsckpt import _native
+from dsckpt.tree import item_name
 
 from .layout import Fragment, Layout
-
-if TYPE_CHECKING:
-    from dsckpt import _native
 
 MAIN = re.compile(r"(zero_pp_rank_0+_)?mp_rank_00_model_states\.pt")
 _LAYER = re.compile(r"layer_(\d+)(?:-model_\d+)?-model_states\.pt")
@@ -69,9 +68,6 @@ class Names:
         return [piece for f in fragments for piece in _pieces(kind, scope, f)]
 
     def _whole(self, path: Path, shape: Sequence[int], dtype: str) -> list[_native.Piece]:
-        from dsckpt import _native
-        from dsckpt.tree import item_name
-
         if self._layer is not None:
             name = f"module/{self._layout.scope}{self._layer}.{item_name(path)}"
         elif self._layout.stage == 3 and 0 in shape:
@@ -88,8 +84,6 @@ _FROZEN = "frozen_param_fragments"
 
 
 def _pieces(kind: str, scope: str, fragment: Fragment) -> list[_native.Piece]:
-    from dsckpt import _native
-
     # Readers of consolidated weights expect tied ones under each name; once is enough for the rest.
     names = fragment.names if kind in ("fp32", "module") else fragment.names[:1]
     flat = (fragment.begin, fragment.begin + fragment.count)

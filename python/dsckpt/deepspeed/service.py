@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 from dsckpt import lifetime
+from dsckpt.writer import AsyncWriter
 
 from . import config, latest, shards
 from .config import Settings
@@ -32,7 +33,7 @@ class Service:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._settings: Settings | None = None
-        self._writer: Any = None
+        self._writer: AsyncWriter | None = None
         self._writers = Writers()
         self._under_way: list[UnderWay] = []
         self.busy = False
@@ -142,10 +143,8 @@ class Service:
             except Exception as error:
                 lifetime.fail_at_exit(error)
 
-    def _pool(self, request: Request) -> Any:
+    def _pool(self, request: Request) -> AsyncWriter:
         if self._writer is None:
-            from dsckpt.writer import AsyncWriter
-
             size = self._settings.pool_bytes if self._settings is not None else None
             if size is None:
                 size = config.default_pool_bytes(shards.state_bytes(request.files.values()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dsckpt import _native, memory, rebuild, tree
+from dsckpt import _native, memory, rebuild, streams, tree
 from dsckpt import writer as writing
 from dsckpt.errors import DsckptError
 
@@ -70,8 +70,8 @@ def _walker(
         classify=_Classifier(names, lazy),
         attributes={**attributes, **more},
         tensor_capture=_native.AT_SAVE,
-        owner_of=writing._storage,
-        stream_of=writing._current_stream,
+        owner_of=writing.storage_of,
+        stream_of=streams.current,
     )
 
 
@@ -91,19 +91,9 @@ class _Classifier:
         found = memory.of_tensor(value)
         pieces = self._names.pieces(path, found.shape, found.dtype) if not found.tag else []
         lazy = self._lazy is None or _storage_address(value) in self._lazy
-        spec = _native.TensorSpec(
-            found.address,
-            found.dtype,
-            found.shape,
-            found.strides,
-            device=found.device,
-            capture=_native.UNTIL_FENCE if lazy else _native.AT_SAVE,
-            owner=found.owner,
-            tag=found.tag,
-            pieces=pieces,
-            source=None if found.copied else value,
-        )
-        return ("tensor", spec)
+        capture = _native.UNTIL_FENCE if lazy else _native.AT_SAVE
+        source = None if found.copied else value
+        return ("tensor", tree.spec(found, pieces, source, capture))
 
 
 def _storage_address(tensor: Any) -> int:

@@ -6,6 +6,10 @@ import os
 import pickle
 from typing import Any
 
+from dsckpt.errors import PickleRefused
+from dsckpt.pickles import refused_by_torch
+from dsckpt.writer import save_safetensors
+
 from .allow import resolve
 from .config import KEY
 
@@ -48,13 +52,12 @@ def load(
         with torch.serialization.safe_globals(resolve(allow)):  # type: ignore[arg-type]
             return torch.load(path, map_location=map_location, weights_only=True, mmap=mmap)
     except pickle.UnpicklingError as error:
-        from dsckpt.errors import PickleRefused
-
         raise PickleRefused(
             f"{path} is a file of torch.save that holds more than tensors and plain values, and "
             f"loading it may run code ({str(error).splitlines()[0]}). If you trust the file, set "
             f'"{KEY}": {{"allow_pickle": true}}, or name the classes under "allow"',
             path,
+            refused_by_torch(error),
         ) from error
 
 
@@ -66,9 +69,7 @@ def export(state: Any, path: str) -> None:
         path: The file.
     """
     if path.endswith(".safetensors"):
-        import dsckpt
-
-        dsckpt.save(state, path)
+        save_safetensors(state, path)
         return
     import torch
 

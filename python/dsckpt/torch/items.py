@@ -184,14 +184,4 @@ def classify(value: Any, path: list[Any]) -> tuple[Any, ...]:
             "has no such dtype",
             "Unsupported",
         )
-    spec = _native.TensorSpec(
-        found.address,
-        found.dtype,
-        found.shape,
-        found.strides,
-        device=found.device,
-        owner=found.owner,
-        tag=found.tag,
-        pieces=value.pieces,
-    )
-    return ("tensor", spec)
+    return ("tensor", tree.spec(found, value.pieces))

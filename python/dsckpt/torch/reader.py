@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import uuid
 from typing import Any
 
@@ -24,6 +23,7 @@ from torch.futures import Future
 from .. import dtypes, tree
 from ..checkpoint import Checkpoint
 from ..errors import DsckptError, PickleRefused
+from ..pickles import refused_by_torch
 from ..restoring import count_versions, fence_writers
 from . import metadata as encoding
 from .items import MEDIA_TYPE, Stored, fqn_of
@@ -208,14 +208,14 @@ class DcpReader(StorageReader):
         try:
             torch.load(io.BytesIO(payload), map_location="meta", weights_only=True)
         except Exception as error:
-            named = re.search(r"GLOBAL (\S+)", str(error))
-            what = f"names {named[1]}" if named else str(error)
+            named = refused_by_torch(error)
+            what = f"names {named[0]}" if named else str(error)
             raise PickleRefused(
                 f"{self._path}: {fqn} is an object that torch.load(weights_only=True) refuses: "
                 f"it {what}, and loading it may run code. If you trust the checkpoint, use "
                 "DcpReader(allow_pickle=True), or torch.serialization.add_safe_globals()",
                 self._path,
-                [named[1]] if named else [],
+                named,
             ) from error
 
 

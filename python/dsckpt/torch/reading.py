@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .. import _native, dtypes
+from .. import _native, dtypes, streams
 from ..checkpoint import Checkpoint
 from ..gathering import buffer_at
 from .items import Stored
@@ -105,7 +105,7 @@ class Reading:
         device, stream = -1, 0
         if target.device.type == "cuda":
             device = target.device.index
-            stream = torch.cuda.current_stream(device).cuda_stream
+            stream = streams.current(device)
         request = (stored.name, target.data_ptr(), target.nbytes, None, device, stream)
         self._whole.setdefault(stored.shard, []).append(request)
 

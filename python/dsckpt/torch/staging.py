@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from .. import _native, capture, memory, placement
+from .. import _native, capture, memory, placement, streams
 from ..errors import DsckptError
 
 _POLL_SECONDS = 0.05
@@ -167,7 +167,7 @@ class Fences:
                 early = error
             staged.wait_begun()
         if pending:
-            for handle in (_streams() or [0]) if stream is None else [stream]:
+            for handle in (streams.all_current() or [0]) if stream is None else [stream]:
                 self._engine().fence_on_stream(handle)
         for staged in pending:
             staged.tripwire.seal()
@@ -182,8 +182,3 @@ class Fences:
             staged.wait_begun()
         if pending:
             self._engine().fence()
-
-
-def _streams() -> list[int]:
-    count = torch.cuda.device_count() if torch.cuda.is_initialized() else 0
-    return [torch.cuda.current_stream(device).cuda_stream for device in range(count)]

@@ -15,7 +15,8 @@ from torch.distributed.checkpoint import Metadata, SavePlan, SavePlanner, Storag
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
-from .. import _native, capture
+from .. import _native, capture, streams
+from ..checkpoint import MANIFEST
 from ..errors import DsckptError
 from ..writer import AsyncWriter
 from . import items
@@ -24,7 +25,6 @@ from .group import Commit, Group, shared_writer
 from .staging import Fences, Staged
 
 _STEP = re.compile(r"[0-9]+(?=\D*\Z)")
-
 
 _live: weakref.WeakSet[DcpWriter] = weakref.WeakSet()
 
@@ -248,7 +248,7 @@ class DcpWriter(StorageWriter):
             return
         if os.path.isdir(path) and not os.listdir(path):
             os.rmdir(path)  # Made for this checkpoint; it is published by a rename.
-        elif not os.path.exists(os.path.join(path, "dsckpt.manifest")):
+        elif not os.path.exists(os.path.join(path, MANIFEST)):
             raise DsckptError(
                 f"{path} stands and is no checkpoint of dsckpt: remove it, or give another name",
                 "AlreadyExists",
@@ -273,7 +273,7 @@ class DcpWriter(StorageWriter):
             self._state,
             classify=items.classify,
             tensor_capture=_native.UNTIL_FENCE,
-            stream_of=_current_stream if staged is None else staged.stream_of,
+            stream_of=streams.current if staged is None else staged.stream_of,
         )
         try:
             self._commit.begin(
@@ -312,11 +312,6 @@ def _dcp_version() -> str | None:
     from torch.distributed.checkpoint import filesystem
 
     return getattr(filesystem, "CURRENT_DCP_VERSION", None)
-
-
-def _current_stream(device: int) -> int:
-    stream: int = torch.cuda.current_stream(device).cuda_stream
-    return stream
 
 
 def _at_exit() -> None:
