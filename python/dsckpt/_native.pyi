@@ -73,6 +73,8 @@ class Walker:
     @property
     def lazy(self) -> list[Any]:
         """After a save: tensors that were described as UNTIL_FENCE, in order."""
+    def on_described(self, call: Callable[[list[Any]], None]) -> None:
+        """call(lazy) inside the save, before any of them is read. What it raises fails the save."""
     @property
     def tensor_count(self) -> int: ...
 
@@ -118,7 +120,8 @@ class Piece:
     replica_group: int
 
 class SaveHandle:
-    """dsckpt::SaveHandle or CheckpointHandle. Thread-safe."""
+    """dsckpt::SaveHandle or CheckpointHandle. Thread-safe. In the main thread waits, those of
+    Engine and CheckpointWriter too, end with what a signal handler raises; the save goes on."""
 
     def wait_captured(self) -> None: ...
     def wait_durable(self) -> None: ...
@@ -162,6 +165,17 @@ class Engine:
         fails the save, and nothing is published before it returned. safetensors: a plain
         safetensors file.
         """
+    def save_durably(
+        self,
+        path: str,
+        walker: Walker,
+        *,
+        metadata: dict[str, str] | None = None,
+        metadata_format: str = "pt",
+        safetensors: bool = False,
+    ) -> None:
+        """A save and its wait_durable(). However it ends, memory of the state is read no longer: a
+        signal handler that raises cancels the save."""
     def fence(self, prefix: str = "") -> None: ...
     def fence_on_stream(self, stream: int, prefix: str = "") -> None: ...
     def wait_durable(self) -> None: ...
@@ -169,6 +183,7 @@ class Engine:
         """dsckpt::Statistics; durations in nanoseconds."""
     def close(self) -> None:
         """Waits for all saves and frees pool and threads. A second call does nothing."""
+    closed: bool
 
 class Coordinator:
     """dsckpt::Coordinator. Base of coordinators written in Python: they override all five."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import sys
 import threading
 import weakref
@@ -55,7 +56,7 @@ class Tripwire:
         """Takes the marks. Tensors without a version counter (inference mode) are left out."""
         mark = _digest if self._digests else _version
         found = ((tensor, mark(tensor)) for tensor in tensors)
-        self._marks = [(tensor, seen) for tensor, seen in found if seen is not None]
+        self._marks += [(tensor, seen) for tensor, seen in found if seen is not None]
 
     def check(self) -> None:
         """Raises ModifiedTooEarly when a tensor has changed since arm()."""
@@ -72,6 +73,11 @@ class Tripwire:
         if self.error is not None and not self._raised:
             self._raised = True
             raise self.error
+
+    def told(self) -> ModifiedTooEarly | None:
+        """What check() found, for somebody who raises it: raise_once() does not any more."""
+        self._raised = self.error is not None
+        return self.error
 
     def seal(self) -> None:
         """From here on the tensors may change: all was read, or updates are ordered behind."""
@@ -126,6 +132,10 @@ class Updated:
                 self._optimizers.add(source)
             else:
                 raise TypeError(f"watch() takes a module or an optimizer, not {type(source)}")
+
+    def unlock(self) -> None:
+        """For a forked child: whoever held the lock is not there."""
+        self._lock = threading.Lock()
 
     def extents(self) -> _native.Extents:
         """The memory that may be read lazily, as it is now."""
@@ -225,3 +235,12 @@ def _fenced(call: Callable[..., Any]) -> Callable[..., Any]:
         return call(*args, **kwargs)
 
     return fenced
+
+
+def _after_fork() -> None:
+    # The parent's saves read the parent's memory, whatever changes in the child's.
+    _writers.clear()
+    updated.unlock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -152,7 +152,8 @@ class Checkpoint:
                 self.path,
             )
         raise DsckptError(
-            f"{self.path}: rank {rank} wrote {names}: say which with shard=",
+            f"{self.path}: rank {rank} wrote {names}: say which with "
+            "dsckpt.Checkpoint(...).load(rank, shard=...)",
             "InvalidArgument",
             self.path,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import logging
 import multiprocessing
@@ -28,7 +29,9 @@ class Writer(Protocol):
 
 
 _lock = threading.Lock()
+_shared_lock = threading.Lock()
 _live: dict[int, Writer] = {}
+_closing: list[_thread.LockType] = []  # One a thread of close_elsewhere(); free once it is done.
 _shared: tuple[int, _native.Engine] | None = None
 _owner = os.getpid()
 _failed = False
@@ -48,28 +51,55 @@ def register(writer: Writer) -> None:
 
 
 def close(writer: Writer) -> None:
-    """Finishes all saves of a writer and frees it. Raises the first error nobody has looked at."""
+    """Finishes all saves of a writer and frees it. Raises the first error nobody has looked at.
+
+    Interrupted by a signal, it leaves the writer open.
+    """
     with _lock:
-        known = _live.pop(id(writer), None) is not None
+        known = id(writer) in _live
     if not known or _owner != os.getpid():
         return
+    failed: DsckptError | None = None
     try:
         writer.wait_durable()
+    except DsckptError as error:
+        failed = error
+    with _lock:
+        known = _live.pop(id(writer), None) is not None
+    if not known:  # Another thread was faster, and hears of an error.
+        return
+    writer.close()
+    if failed is not None:
+        raise failed
+
+
+def close_elsewhere(writer: Writer) -> None:
+    """close() for a destructor, which may run in any thread and under any lock: returns at once."""
+    if id(writer) in _live and _owner == os.getpid():
+        ended = _thread.allocate_lock()
+        ended.acquire()
+        _closing.append(ended)
+        _thread.start_new_thread(_close_dropped, (writer, ended))
+
+
+def _close_dropped(writer: Writer, ended: _thread.LockType) -> None:
+    try:
+        close(writer)
+    except DsckptError as error:
+        print(f"dsckpt: a save of a writer that nobody kept failed: {error}", file=sys.stderr)
     finally:
-        writer.close()
+        _closing.remove(ended)
+        ended.release()
 
 
 def shared_engine() -> _native.Engine:
     """The engine of blocking saves: one a process, with a small pool."""
     global _shared
-    with _lock:
-        if _shared is not None and _shared[0] == os.getpid():
-            return _shared[1]
-    engine = _native.Engine(pool_bytes=_SHARED_POOL_BYTES)
-    register(engine)
-    with _lock:
-        _shared = (os.getpid(), engine)
-    return engine
+    with _shared_lock:
+        if _shared is None or _shared[0] != os.getpid():
+            _shared = (os.getpid(), _native.Engine(pool_bytes=_SHARED_POOL_BYTES))
+            register(_shared[1])
+        return _shared[1]
 
 
 def fail_at_exit(error: object) -> None:
@@ -80,12 +110,16 @@ def fail_at_exit(error: object) -> None:
 
 
 def _at_exit() -> None:
-    for writer in reversed(list(_live.values())):
-        try:
-            close(writer)
-        except DsckptError as error:
-            fail_at_exit(error)
-    _native.stop_callbacks()
+    try:
+        for writer in reversed(list(_live.values())):
+            try:
+                close(writer)
+            except DsckptError as error:
+                fail_at_exit(error)
+        for ended in list(_closing):  # Compiled code must not be interrupted by the end.
+            ended.acquire()
+    finally:
+        _native.stop_callbacks()
     if _failed:
         # An exception raised here would leave the exit status 0, and a launcher would believe it.
         logging.shutdown()
@@ -94,4 +128,12 @@ def _at_exit() -> None:
         os._exit(1)
 
 
+def _after_fork() -> None:
+    # Whoever held them is not in this process.
+    global _lock, _shared_lock
+    _lock, _shared_lock = threading.Lock(), threading.Lock()
+    _closing.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 atexit.register(_at_exit)

@@ -151,6 +151,8 @@ class Place:
         made: dict[int, Any],
     ) -> list[Any]:
         """All tensors of a file, by ordinal. Those in `made` are on the CPU already."""
+        if not infos:
+            return []  # Neither torch nor NumPy is needed.
         if self.device is None and self.move is None:
             rest = [info for i, info in enumerate(infos) if i not in made] if made else infos
             loaded = iter(materialize(native, mapping, rest, _backend(None), verify))
@@ -194,7 +196,7 @@ def _array_ordinals(native: _native.File) -> set[int]:
 
 def where_to(location: MapLocation) -> Place:
     """What a map_location means."""
-    if location is None:
+    if location is None or location == "cpu":
         return Place()
     if not dtypes.have_torch():
         raise DsckptError("map_location needs torch, which is not installed", "InvalidArgument")

@@ -15,7 +15,12 @@ _ATTEMPTS = 5
 
 def open_native(path: str | os.PathLike[str]) -> _native.File:
     """Opens a file for reading only what is asked for. Its cost does not depend on its size."""
-    return _native.File(os.fsdecode(path), map=False)
+    try:
+        return _native.File(os.fsdecode(path), map=False)
+    except DsckptError as error:
+        if error.code == "NotCheckpoint" and "torch.save" in str(error):
+            error.args = (f"{error}; dsckpt.convert.convert() makes one of a file of torch.save",)
+        raise
 
 
 def open_mapped(path: str | os.PathLike[str]) -> tuple[_native.File, mmap.mmap | None]:
@@ -45,7 +50,8 @@ def open_mapped(path: str | os.PathLike[str]) -> tuple[_native.File, mmap.mmap |
 
 def _map(name: str) -> tuple[mmap.mmap | None, tuple[int, int, int]]:
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+        # A pipe would block until somebody writes to it.
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         try:
             open_native(name)  # Says what is wrong.

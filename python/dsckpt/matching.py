@@ -72,7 +72,8 @@ class Match:
         elif stored is MISSING:
             self._only_here(state, path)
         elif has_tensors(state) or has_tensors(stored):
-            self.differ(path, f"a {_kind(state)} in the state, a {_kind(stored)} in the file")
+            hint = ": give its state_dict()" if hasattr(state, "state_dict") else ""
+            self.differ(path, f"a {_kind(state)} in the state, a {_kind(stored)} in the file{hint}")
         else:
             return stored
         return state

@@ -85,8 +85,14 @@ class NumpyBackend:
     ordinal, stream = -1, 0
 
     def __init__(self) -> None:
-        import numpy
-
+        try:
+            import numpy
+        except ImportError:
+            raise DsckptError(
+                "tensors are loaded as those of torch, or else as arrays of NumPy: install one of "
+                "them",
+                "Unsupported",
+            ) from None
         self.numpy = numpy
 
     def view(self, mapping: mmap.mmap, info: Info) -> Any:

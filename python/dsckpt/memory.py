@@ -157,7 +157,7 @@ def restore_view(name: str, carrier: torch.Tensor) -> torch.Tensor:
     """Makes the tensor of a torch dtype that the format lacks from its bytes."""
     import torch
 
-    dtype = getattr(torch, name, None)
+    dtype = vars(torch).get(name)
     if not isinstance(dtype, torch.dtype):
         raise DsckptError(f"torch {torch.__version__} has no dtype {name}", "Unsupported")
     return carrier.reshape(-1).view(dtype).reshape(carrier.shape[:-1])

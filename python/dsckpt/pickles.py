@@ -7,6 +7,7 @@ import io
 import pickle
 import pickletools
 import re
+import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -157,7 +158,8 @@ def _is_torch_dtype(name: str) -> bool:
         return False
     import torch
 
-    return isinstance(getattr(torch, attribute, None), torch.dtype)
+    # Not getattr(): names such as "onnx" would be imported.
+    return isinstance(vars(torch).get(attribute), torch.dtype)
 
 
 class _NotAllowed(Exception):
@@ -169,10 +171,9 @@ class _Pickler(pickle.Pickler):
         if isinstance(value, enum.Enum):  # Some versions of Python name `getattr` here.
             return type(value), (value.value,)
         # torch pickles a tensor's whole storage, by a function that unpickles anything.
-        if type(value).__name__ not in ("Tensor", "Parameter"):
+        torch = sys.modules.get("torch")
+        if torch is None or type(value).__name__ not in ("Tensor", "Parameter"):
             return NotImplemented
-        import torch
-
         from . import memory
 
         if type(value) not in (torch.Tensor, torch.nn.Parameter):
@@ -200,7 +201,7 @@ def make_tensor(
     """
     import torch
 
-    kind = getattr(torch, dtype, None)
+    kind = vars(torch).get(dtype)
     if not isinstance(kind, torch.dtype):
         raise DsckptError(f"torch {torch.__version__} has no dtype {dtype}", "Unsupported")
     if elements:

@@ -87,6 +87,14 @@ class LazyTensor:
             self._native.read_slice(self.name, box, elements)
         return from_bytes(elements, self._info, shape)[rest]
 
+    def __dlpack__(self, **options: Any) -> Any:
+        """For from_dlpack() of any framework: shares the memory of torch() or numpy()."""
+        made: Any = self.torch() if dtypes.have_torch() else self.numpy()
+        return made.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # kDLCPU
+
     def __repr__(self) -> str:
         return f"LazyTensor({self.name!r}, {self.dtype}, {list(self.shape)})"
 

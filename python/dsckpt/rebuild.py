@@ -75,11 +75,10 @@ def rebuild(tag: str, value: Any, path: Sequence[object]) -> Any:
             this torch or NumPy lacks the type.
     """
     kind, _, detail = tag.partition(":")
-    make = _MAKERS.get(kind)
-    if make is None:
+    if kind not in _MAKERS:
         return value
     try:
-        return make(detail, value)
+        return _make(kind, detail, value)
     except DsckptError as error:
         raise DsckptError(f"{place(path)}: {error}", error.code) from None
     except Exception as error:
@@ -88,9 +87,19 @@ def rebuild(tag: str, value: Any, path: Sequence[object]) -> Any:
         ) from error
 
 
+def _make(kind: str, detail: str, value: Any) -> Any:
+    taken, make = _MAKERS[kind]
+    if taken is not None and type(value) is not taken:
+        raise TypeError(f"it is of type {type(value).__name__}")
+    return make(detail, value)
+
+
 def _pairs(detail: str, value: list[Any]) -> Any:
+    # Else a range could stand for a pair, and dict() would count to its end.
+    if any(type(pair) is not tuple or len(pair) != 2 for pair in value):
+        raise TypeError("not all are pairs")
     kind, _, rest = detail.partition(":")
-    return _MAKERS[kind](rest, dict(value)) if detail else dict(value)
+    return _make(kind, rest, dict(value)) if detail else dict(value)
 
 
 def _default_dict(detail: str, value: dict[Any, Any]) -> Any:
@@ -124,7 +133,13 @@ def _loaded_class(name: str) -> Any:
 @functools.lru_cache(maxsize=256)
 def _stand_in(name: str, fields: tuple[str, ...]) -> type:
     module, _, bare = name.rpartition(".")
-    return collections.namedtuple(bare, fields, module=module)
+    # `rename`: for the names that it gives, which are refused otherwise.
+    make: Any = collections.namedtuple
+    made: Any = make(bare, fields, rename=True, module=module)
+    if made._fields != fields:
+        raise ValueError(f"its fields are {fields}")
+    found: type = made
+    return found
 
 
 def _torch_size(_: str, value: tuple[int, ...]) -> Any:
@@ -140,7 +155,7 @@ def _torch_dtype(_: str, value: str) -> Any:
         return value
     import torch
 
-    found = getattr(torch, value, None)
+    found = vars(torch).get(value)
     if not isinstance(found, torch.dtype):
         raise DsckptError(f"torch {torch.__version__} has no dtype {value}", "Unsupported")
     return found
@@ -180,23 +195,25 @@ def _numpy_dtype(_: str, value: str) -> Any:
     return dtypes.named_numpy_dtype(value)
 
 
-_MAKERS: dict[str, Callable[[str, Any], Any]] = {
-    "py.OrderedDict": lambda _, value: collections.OrderedDict(value),
-    "py.defaultdict": _default_dict,
-    "py.pairs": _pairs,
-    "py.set": lambda _, value: set(value),
-    "py.frozenset": lambda _, value: frozenset(value),
-    "py.bytearray": lambda _, value: bytearray(value),
-    "py.range": lambda _, value: range(*value),
-    "py.slice": lambda _, value: slice(*value),
-    "py.str": lambda _, value: value.decode("utf-8", "surrogatepass"),
-    "py.namedtuple": _named_tuple,
-    "torch.Size": _torch_size,
-    "torch.dtype": _torch_dtype,
-    "torch.device": _torch_device,
-    "torch.version": _torch_version,
-    "torch.view": _torch_view,
-    "numpy.ndarray": _array,
-    "numpy.scalar": _numpy_scalar,
-    "numpy.dtype": _numpy_dtype,
+# Type of the nodes that a tag may stand on, and what makes its value. Given others the same calls
+# may not end (`set` of a tensor) or take any amount of memory (`bytearray` of an int).
+_MAKERS: dict[str, tuple[type | None, Callable[[str, Any], Any]]] = {
+    "py.OrderedDict": (dict, lambda _, value: collections.OrderedDict(value)),
+    "py.defaultdict": (dict, _default_dict),
+    "py.pairs": (list, _pairs),
+    "py.set": (list, lambda _, value: set(value)),
+    "py.frozenset": (list, lambda _, value: frozenset(value)),
+    "py.bytearray": (bytes, lambda _, value: bytearray(value)),
+    "py.range": (tuple, lambda _, value: range(*value)),
+    "py.slice": (tuple, lambda _, value: slice(*value)),
+    "py.str": (bytes, lambda _, value: value.decode("utf-8", "surrogatepass")),
+    "py.namedtuple": (dict, _named_tuple),
+    "torch.Size": (tuple, _torch_size),
+    "torch.dtype": (str, _torch_dtype),
+    "torch.device": (str, _torch_device),
+    "torch.version": (str, _torch_version),
+    "torch.view": (None, _torch_view),
+    "numpy.ndarray": (None, _array),
+    "numpy.scalar": (bytes, _numpy_scalar),
+    "numpy.dtype": (str, _numpy_dtype),
 }

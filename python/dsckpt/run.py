@@ -70,7 +70,7 @@ class Run:
             keep: Steps that stay as well.
             timeout_seconds: From a save to its being published; then it fails on every rank.
         """
-        self._path = os.fsdecode(path)
+        self._path = os.path.abspath(os.fsdecode(path))  # The working directory may change.
         self._writer = writer
         self._coordinator = coordinator
         self._keep_last, self._keep_every, self._keep = keep_last, keep_every, list(keep)

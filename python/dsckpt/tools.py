@@ -86,7 +86,7 @@ def verify(
         ok, checked, found = _native.verify(name, decode=decode, threads=threads, progress=progress)
         return Report(name, ok, checked, tuple(Problem(name, *problem) for problem in found))
     arguments = ["--threads", str(threads), *(["--decode"] if decode else [])]
-    answer = _run("verify", [*arguments, name])
+    answer = _run("verify", [*arguments, _argument(name)])
     files = answer["files"]
     for file in files:
         if len(files) == 1 and "error" in file:
@@ -122,7 +122,7 @@ def inspect(path: StrPath) -> dict[str, Any]:
     Raises:
         DsckptError: NotFound, NotCheckpoint, Corrupt, ...
     """
-    return _run("inspect", [os.fsdecode(path)])
+    return _run("inspect", [_argument(path)])
 
 
 def merge(
@@ -157,7 +157,7 @@ def merge(
         DsckptError: Incomplete, Mismatch, Corrupt, AlreadyExists, ...; nothing was written.
     """
     inputs = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    arguments = [*map(os.fsdecode, inputs), "-o", os.fsdecode(output), "--format", format]
+    arguments = [*map(_argument, inputs), "-o", _argument(output), "--format", format]
     if max_shard_size is not None:
         arguments += ["--max-shard-size", str(max_shard_size)]
     if shards is not None:
@@ -190,6 +190,11 @@ def program(search_path: bool = True) -> str:
     )
 
 
+def _argument(path: StrPath) -> str:
+    name = os.fsdecode(path)
+    return os.path.join(".", name) if name.startswith("-") else name  # Else taken for an option.
+
+
 def _run(command: str, arguments: Sequence[str]) -> dict[str, Any]:
     done = subprocess.run(
         [program(), command, "--json", *arguments], capture_output=True, check=False
@@ -208,4 +213,5 @@ def _run(command: str, arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def _error(found: dict[str, Any], path: str) -> DsckptError:
-    return DsckptError(found["message"], found["code"], path, found["offset"])
+    message = found["message"].replace("--force replaces it", "force=True replaces it")
+    return DsckptError(message, found["code"], path, found["offset"])

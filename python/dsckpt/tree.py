@@ -97,7 +97,7 @@ def _set(value: set[Any] | frozenset[Any]) -> Node:
     # Strings hash differently in each process; a file must not.
     try:
         elements = sorted(value)
-    except TypeError:
+    except Exception:  # Of no common order; tensors raise RuntimeError.
         elements = sorted(value, key=lambda element: (type(element).__name__, repr(element)))
     return ("list", elements, f"py.{type(value).__name__}")
 
@@ -141,7 +141,26 @@ def _foreign(value: Any, path: list[Any]) -> Node | None:
             return _numpy_dtype(value)
         if isinstance(value, numpy.generic):
             return _numpy_scalar(value)
+    if hasattr(type(value), "__dlpack__") and hasattr(type(value), "__dlpack_device__"):
+        return _exchanged(value, path)
     return None
+
+
+def _exchanged(value: Any, path: list[Any]) -> Node | None:
+    """Arrays of other frameworks (CuPy, JAX): they come back as plain tensors."""
+    try:
+        import torch
+    except ImportError:
+        import numpy
+
+        return _array(numpy.from_dlpack(value))
+    try:
+        return _tensor(torch.from_dlpack(value), path)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise DsckptError(
+            f"{place(path)} is a {type(value).__name__} that cannot be exchanged: {error}",
+            "Unsupported",
+        ) from error
 
 
 def _tensor(tensor: torch.Tensor, path: list[Any]) -> Node | None:

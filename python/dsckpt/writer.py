@@ -41,9 +41,9 @@ class Prepared:
         self.shards = list(shards)
         self.tripwire = capture.Tripwire(debug)
         self._unpublished = len(self.shards)
-        # Held from before the save begins until the tripwire is armed: a small save may be written
-        # before that.
         self._lock = threading.Lock()
+        for _, walker in self.shards:
+            walker.on_described(self.tripwire.arm)
 
     @property
     def walker(self) -> _native.Walker:
@@ -59,12 +59,11 @@ class Prepared:
                 self.tripwire.seal()  # All was read.
 
     def start(self, begin: Callable[[], _native.SaveHandle]) -> _native.SaveHandle:
-        """Begins the save and arms the tripwire."""
-        with self._lock:
-            native = begin()
-            self.tripwire.arm(tensor for _, walker in self.shards for tensor in walker.lazy)
-        self.shards.clear()  # They refer to the whole state.
-        return native
+        """Begins the save, which arms the tripwire."""
+        try:
+            return begin()
+        finally:
+            self.shards.clear()  # They refer to the whole state.
 
 
 class SaveHandle:
@@ -74,6 +73,7 @@ class SaveHandle:
     def __init__(self, native: _native.SaveHandle, prepared: Prepared) -> None:
         self._native = native
         self._prepared = prepared
+        self._failure: DsckptError | None = None
 
     def captured(self) -> None:
         """Blocks until all source memory has been read: it may change from then on.
@@ -116,6 +116,8 @@ class SaveHandle:
 
     def __repr__(self) -> str:
         found = self.progress()
+        if self._failure is not None:
+            return f"SaveHandle(failed: {self._failure})"
         if found is None:
             return "SaveHandle(of a group of ranks)"
         state = "durable" if found["durable"] else "captured" if found["captured"] else "begun"
@@ -125,7 +127,8 @@ class SaveHandle:
         return asyncio.to_thread(self.durable).__await__()
 
     def _cause(self, error: DsckptError) -> DsckptError:
-        return self._prepared.tripwire.error or error
+        self._failure = self._prepared.tripwire.told() or error
+        return self._failure
 
 
 class AsyncWriter:
@@ -269,18 +272,24 @@ class AsyncWriter:
                 prepared.tripwire.check()
             except DsckptError:
                 native.cancel()
+        failed: DsckptError | None = None
         try:
             for handle in streams.all_current() if stream is None else [stream]:
                 self._engine.fence_on_stream(handle)
             if stream is None and not streams.in_use():
                 self._engine.fence()
-        finally:
-            self._settle(pending)
-            for native, prepared in pending:
-                if prepared.tripwire.error is not None:
-                    with contextlib.suppress(DsckptError):
-                        native.wait_durable()  # So that nobody hears of it a second time.
-                    prepared.tripwire.raise_once()
+        except DsckptError as error:
+            if self._engine.closed:  # By another thread: all has been read.
+                return
+            failed = error
+        self._settle(pending)
+        for native, prepared in pending:
+            if prepared.tripwire.error is not None:
+                with contextlib.suppress(DsckptError):
+                    native.wait_durable()  # So that nobody hears of it a second time.
+                prepared.tripwire.raise_once()
+        if failed is not None:
+            raise failed
 
     def wait_captured(self) -> None:
         """Blocks until all saves so far have been read, on devices too."""
@@ -293,9 +302,10 @@ class AsyncWriter:
     def _settle(self, fenced: list[tuple[_native.SaveHandle, Prepared]]) -> None:
         for _, prepared in fenced:
             prepared.tripwire.seal()
-        counts = self._engine.statistics()
-        finished = counts["saves_durable"] + counts["saves_failed"]
         with self._lock:
+            # Under the lock: a save of another thread marks itself busy after it has begun.
+            counts = self._engine.statistics()
+            finished = counts["saves_durable"] + counts["saves_failed"]
             self._busy = finished < counts["saves_started"]
             # On a device copies may still run, behind which only the fenced streams wait.
             self._pending = [
@@ -328,10 +338,13 @@ class AsyncWriter:
         Raises:
             DsckptError: The first error that nobody has looked at.
         """
-        capture.uninstall(self)
-        with self._lock:
-            self._pending, self._busy = [], False
-        lifetime.close(self._engine)
+        try:
+            lifetime.close(self._engine)
+        finally:
+            if self._engine.closed:  # Else a signal came first, and saves go on.
+                capture.uninstall(self)
+                with self._lock:
+                    self._pending, self._busy = [], False
 
     def __enter__(self) -> AsyncWriter:
         return self
@@ -347,7 +360,7 @@ class AsyncWriter:
     def __del__(self) -> None:
         engine = getattr(self, "_engine", None)
         if engine is not None:
-            lifetime.close(engine)
+            lifetime.close_elsewhere(engine)
 
     def _rules(self, mode: Capture) -> dict[str, Any]:
         if mode == "until_fence":
@@ -421,4 +434,4 @@ def _save_now(
     shard: Shard, path: str | os.PathLike[str], encoding: Encoding = "raw", **options: Any
 ) -> None:
     walker = _walker(shard, borrowed=True, tensor_capture=_native.UNTIL_FENCE, encoding=encoding)
-    lifetime.shared_engine().save(os.fspath(path), walker, **options).wait_durable()
+    lifetime.shared_engine().save_durably(os.fspath(path), walker, **options)

@@ -12,6 +12,7 @@
 #include "python/src/bind.h"
 #include "python/src/buffer.h"
 #include "python/src/status.h"
+#include "python/src/text.h"
 #include "python/src/values.h"
 
 namespace dsckpt::python {
@@ -21,10 +22,10 @@ using namespace nb::literals;
 using Box = std::vector<std::pair<int64_t, int64_t>>;
 using Request = std::tuple<std::string, std::optional<Box>, nb::object>;
 
-void InitCheckpoint(Checkpoint* self, const std::string& path, double retry_seconds) {
+void InitCheckpoint(Checkpoint* self, const FsPath& path, double retry_seconds) {
   CheckpointOptions options;
   options.retry = std::chrono::milliseconds(std::llround(retry_seconds * 1000));
-  new (self) Checkpoint(Unwrap(WithoutGil([&] { return Checkpoint::Open(path, options); })));
+  new (self) Checkpoint(Unwrap(WithoutGil([&] { return Checkpoint::Open(path.bytes, options); })));
 }
 
 nb::list Shards(const Checkpoint& self) {
@@ -88,7 +89,7 @@ void Read(const Checkpoint& self, const std::vector<Request>& requests) {
 nb::list Entries(const RunDirectory& self) {
   nb::list out;
   for (const RunEntry& entry : self.checkpoints()) {
-    out.append(nb::make_tuple(ToStr(entry.name), entry.step, entry.bytes, entry.shards));
+    out.append(nb::make_tuple(FsPath{entry.name}, entry.step, entry.bytes, entry.shards));
   }
   return out;
 }
@@ -98,7 +99,7 @@ nb::list Entries(const RunDirectory& self) {
 void BindCheckpoint(nb::module_& module) {
   nb::class_<Checkpoint>(module, "Checkpoint")
       .def("__init__", &InitCheckpoint, "path"_a, nb::kw_only(), "retry_seconds"_a = 5.0)
-      .def_prop_ro("path", &Checkpoint::path)
+      .def_prop_ro("path", [](const Checkpoint& self) { return FsPath{self.path()}; })
       .def_prop_ro("has_manifest", &Checkpoint::has_manifest)
       .def_prop_ro("step", &Checkpoint::step)
       .def_prop_ro("attempt", [](const Checkpoint& self) { return ToStr(self.attempt()); })
@@ -126,11 +127,12 @@ void BindCheckpoint(nb::module_& module) {
   nb::class_<RunDirectory>(module, "RunDirectory")
       .def(
           "__init__",
-          [](RunDirectory* self, const std::string& path) {
-            new (self) RunDirectory(Unwrap(WithoutGil([&] { return RunDirectory::Open(path); })));
+          [](RunDirectory* self, const FsPath& path) {
+            new (self)
+                RunDirectory(Unwrap(WithoutGil([&] { return RunDirectory::Open(path.bytes); })));
           },
           "path"_a)
-      .def_prop_ro("path", &RunDirectory::path)
+      .def_prop_ro("path", [](const RunDirectory& self) { return FsPath{self.path()}; })
       .def_prop_ro("latest_name", &RunDirectory::latest_name)
       .def("checkpoints", &Entries)
       .def("strays", &RunDirectory::strays)

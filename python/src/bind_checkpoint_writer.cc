@@ -10,6 +10,7 @@
 #include "python/src/bind.h"
 #include "python/src/hold.h"
 #include "python/src/save.h"
+#include "python/src/text.h"
 #include "python/src/walker.h"
 
 namespace dsckpt::python {
@@ -130,9 +131,9 @@ nb::bytes BroadcastNative(const BoundCoordinator& self, const std::string& key,
       Unwrap(WithoutGil([&] { return Native(self).Broadcast(key, AsBytes(value), deadline); })));
 }
 
-BoundCoordinator Join(const std::string& path, int rank, int size, const std::string& job,
+BoundCoordinator Join(const FsPath& path, int rank, int size, const std::string& job,
                       double timeout_seconds) {
-  const SharedDirectoryOptions options{.path = path,
+  const SharedDirectoryOptions options{.path = path.bytes,
                                        .rank = rank,
                                        .size = size,
                                        .job = job,
@@ -141,31 +142,29 @@ BoundCoordinator Join(const std::string& path, int rank, int size, const std::st
 }
 
 struct PyWriter {
-  std::shared_ptr<Engine> engine;  // Outlives the writer.
-  std::shared_ptr<CheckpointWriter> writer;
-  std::shared_ptr<CheckpointWriter> get() const {
-    if (writer == nullptr) {
-      Check(Status(StatusCode::kFailedPrecondition, "this writer is closed: make a new one"));
-    }
-    return writer;
-  }
+  std::shared_ptr<CheckpointWriter> writer;  // Holds its engine.
+  ~PyWriter() { Close(); }
+  Borrowed<CheckpointWriter> get() const { return Borrow(writer); }
+  void Close() { const Borrowed<CheckpointWriter> last(std::exchange(writer, nullptr)); }
 };
 
-void InitWriter(PyWriter* self, const PyEngine& engine, const std::string& run_directory,
+void InitWriter(PyWriter* self, const PyEngine& engine, const FsPath& run_directory,
                 const nb::object& coordinator, double timeout_seconds, int keep_last,
                 int64_t keep_every, std::vector<int64_t> keep, bool standalone,
                 nb::object on_event) {
   CheckpointWriterOptions options{
-      .run_directory = run_directory,
+      .run_directory = run_directory.bytes,
       .coordinator = ToCoordinator(coordinator),
       .timeout = ToMilliseconds(timeout_seconds),
       .retention = {.keep_last = keep_last, .keep_every = keep_every, .keep = std::move(keep)},
       .standalone = standalone,
       .on_event = EventCallback(std::move(on_event))};
-  auto shared = engine.get();
-  auto writer =
-      Unwrap(WithoutGil([&] { return CheckpointWriter::Create(*shared, std::move(options)); }));
-  new (self) PyWriter{std::move(shared), std::move(writer)};
+  const Borrowed borrowed = engine.get();
+  auto writer = Unwrap(
+      WithoutGil([&] { return CheckpointWriter::Create(*borrowed.shared(), std::move(options)); }));
+  // The engine outlives the writer.
+  new (self) PyWriter{std::shared_ptr<CheckpointWriter>(
+      writer.release(), [kept = borrowed.shared()](CheckpointWriter* p) { delete p; })};
 }
 
 Handle SaveCheckpoint(PyWriter& self, int64_t step,
@@ -179,20 +178,11 @@ Handle SaveCheckpoint(PyWriter& self, int64_t step,
       .file = MakeSaveOptions(std::move(on_captured), metadata, "pt", false)};
   std::vector<ShardSource> sources;
   for (const auto& [shard, walker] : shards) sources.push_back({shard, walker});
-  const auto writer = self.get();
+  const Borrowed writer = self.get();
   auto saved = WithoutGil([&] { return writer->Save(step, sources, options); });
   for (const auto& [shard, walker] : shards) walker->Release();
   for (const auto& [shard, walker] : shards) walker->Rethrow();
   return {Unwrap(std::move(saved))};
-}
-
-void CloseWriter(PyWriter& self) {
-  auto writer = std::exchange(self.writer, nullptr);
-  auto engine = std::exchange(self.engine, nullptr);
-  WithoutGil([&] {
-    writer.reset();
-    engine.reset();
-  });
 }
 
 }  // namespace
@@ -218,10 +208,10 @@ void BindCheckpointWriter(nb::module_& module) {
            "metadata"_a = nb::none())
       .def("wait_durable",
            [](PyWriter& self) {
-             const auto writer = self.get();
-             Check(WithoutGil([&] { return writer->WaitDurable(); }));
+             const Borrowed writer = self.get();
+             Check(Interruptibly([kept = writer.shared()] { return kept->WaitDurable(); }));
            })
-      .def("close", &CloseWriter);
+      .def("close", &PyWriter::Close);
 }
 
 }  // namespace dsckpt::python

@@ -6,6 +6,7 @@
 #include "python/src/bind.h"
 #include "python/src/hold.h"
 #include "python/src/save.h"
+#include "python/src/text.h"
 #include "python/src/walker.h"
 
 namespace dsckpt::python {
@@ -58,12 +59,12 @@ void InitEngine(PyEngine* self, uint64_t pool_bytes, uint64_t window_bytes, int 
   new (self) PyEngine{std::move(engine)};
 }
 
-Handle Save(PyEngine& self, const std::string& path, Walker& walker, nb::object on_captured,
+Handle Save(PyEngine& self, const FsPath& path, Walker& walker, nb::object on_captured,
             const nb::object& metadata, std::string metadata_format, bool safetensors) {
   const SaveOptions options =
       MakeSaveOptions(std::move(on_captured), metadata, std::move(metadata_format), safetensors);
-  const auto engine = self.get();
-  auto saved = WithoutGil([&] { return engine->Save(path, walker, options); });
+  const Borrowed engine = self.get();
+  auto saved = WithoutGil([&] { return engine->Save(path.bytes, walker, options); });
   walker.Release();
   walker.Rethrow();
   return {Unwrap(std::move(saved))};
@@ -111,17 +112,25 @@ nb::object ToDict(const Handle& handle) {
 }
 
 void Wait(const Handle& handle, bool durable) {
-  // A copy: the Python object may go while the GIL is away.
-  const auto save = handle.save;
-  Check(WithoutGil([&] {
+  Check(Interruptibly([save = handle.save, durable] {
     return std::visit([&](const auto& s) { return durable ? s.WaitDurable() : s.WaitCaptured(); },
                       save);
   }));
 }
 
-void CloseEngine(PyEngine& self) {
-  auto engine = std::exchange(self.engine, nullptr);
-  WithoutGil([&] { engine.reset(); });
+void SaveDurably(PyEngine& self, const FsPath& path, Walker& walker, const nb::object& metadata,
+                 std::string metadata_format, bool safetensors) {
+  const Handle handle =
+      Save(self, path, walker, nb::none(), metadata, std::move(metadata_format), safetensors);
+  try {
+    Wait(handle, true);
+  } catch (const nb::python_error&) {
+    // The caller has the memory back from here on, whatever ended the wait.
+    const auto& save = std::get<SaveHandle>(handle.save);
+    save.Cancel();
+    (void)WithoutGil([&] { return save.WaitCaptured(); });
+    throw;
+  }
 }
 
 }  // namespace
@@ -130,7 +139,7 @@ std::function<void(const Event&)> EventCallback(nb::object on_event) {
   if (on_event.is_none()) return {};
   return [call = Callback(std::move(on_event))](const Event& event) {
     // Events inform: what their receiver raises has nobody to go to.
-    (void)call(EventKind(event.kind), event.status.ToString().c_str());
+    (void)call(EventKind(event.kind), Message{event.status.ToString()});
   };
 }
 
@@ -170,28 +179,30 @@ void BindEngine(nb::module_& module) {
            "on_event"_a = nb::none())
       .def("save", &Save, "path"_a, "walker"_a, nb::kw_only(), "on_captured"_a = nb::none(),
            "metadata"_a = nb::none(), "metadata_format"_a = "pt", "safetensors"_a = false)
+      .def("save_durably", &SaveDurably, "path"_a, "walker"_a, nb::kw_only(),
+           "metadata"_a = nb::none(), "metadata_format"_a = "pt", "safetensors"_a = false)
       .def(
           "fence",
           [](PyEngine& self, const std::string& prefix) {
-            const auto engine = self.get();
-            Check(WithoutGil([&] { return engine->Fence(prefix); }));
+            const Borrowed engine = self.get();
+            Check(Interruptibly([kept = engine.shared(), prefix] { return kept->Fence(prefix); }));
           },
           "prefix"_a = "")
       .def(
           "fence_on_stream",
           [](PyEngine& self, uintptr_t stream, const std::string& prefix) {
-            const auto engine = self.get();
+            const Borrowed engine = self.get();
             Check(WithoutGil(
                 [&] { return engine->FenceOnStream(reinterpret_cast<Stream>(stream), prefix); }));
           },
           "stream"_a, "prefix"_a = "")
       .def("wait_durable",
            [](PyEngine& self) {
-             const auto engine = self.get();
-             Check(WithoutGil([&] { return engine->WaitDurable(); }));
+             const Borrowed engine = self.get();
+             Check(Interruptibly([kept = engine.shared()] { return kept->WaitDurable(); }));
            })
       .def("statistics", [](PyEngine& self) { return ToDict(self.get()->statistics()); })
-      .def("close", &CloseEngine)
+      .def("close", &PyEngine::Close)
       .def_prop_ro("closed", [](const PyEngine& self) { return self.engine == nullptr; });
 }
 

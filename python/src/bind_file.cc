@@ -12,6 +12,7 @@
 #include "python/src/buffer.h"
 #include "python/src/infos.h"
 #include "python/src/status.h"
+#include "python/src/text.h"
 #include "python/src/tree_builder.h"
 #include "python/src/values.h"
 
@@ -23,9 +24,9 @@ using Box = std::vector<std::pair<int64_t, int64_t>>;
 using Request = std::tuple<std::string, uintptr_t, uint64_t, std::optional<std::vector<int64_t>>,
                            int, uintptr_t>;
 
-void InitFile(File* self, const std::string& path, bool map, int threads) {
-  new (self)
-      File(Unwrap(WithoutGil([&] { return File::Open(path, {.map = map, .threads = threads}); })));
+void InitFile(File* self, const FsPath& path, bool map, int threads) {
+  new (self) File(
+      Unwrap(WithoutGil([&] { return File::Open(path.bytes, {.map = map, .threads = threads}); })));
 }
 
 nb::list Tensors(const File& self) {
@@ -146,7 +147,7 @@ nb::tuple ToTuple(const ObjectInfo& info) {
 void BindFile(nb::module_& module) {
   nb::class_<File>(module, "File")
       .def("__init__", &InitFile, "path"_a, nb::kw_only(), "map"_a = true, "threads"_a = 0)
-      .def_prop_ro("path", &File::path)
+      .def_prop_ro("path", [](const File& self) { return FsPath{self.path()}; })
       .def_prop_ro("format",
                    [](const File& self) {
                      return self.format() == FileFormat::kDsckpt ? "dsckpt" : "safetensors";

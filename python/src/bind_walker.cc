@@ -116,6 +116,7 @@ void BindWalker(nb::module_& module) {
            "tensor_types"_a = nb::tuple(), "attributes"_a = nb::none(), "tensor_capture"_a = 0,
            "host_capture"_a = nb::none(), "owner_of"_a = nb::none(), "stream_of"_a = nb::none(),
            "encoding"_a = "raw")
+      .def("on_described", &Walker::OnDescribed, "call"_a)
       .def_prop_ro("lazy", [](const Walker& self) { return self.lazy(); })
       .def_prop_ro("tensor_count", [](const Walker& self) { return self.tensor_count(); });
 }

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -49,6 +50,8 @@ class Callback {
       return Status();
     } catch (nb::python_error& error) {
       return FromPython(error);
+    } catch (const std::exception& error) {
+      return Status(StatusCode::kInternal, error.what());
     }
   }
 

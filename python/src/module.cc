@@ -14,6 +14,7 @@
 #include "python/src/bind.h"
 #include "python/src/hold.h"
 #include "python/src/status.h"
+#include "python/src/text.h"
 
 namespace dsckpt::python {
 namespace {
@@ -30,7 +31,7 @@ std::vector<DTypeRow> DTypes() {
   return rows;
 }
 
-nb::tuple VerifyFile(const std::string& path, bool decode, int threads, nb::object progress) {
+nb::tuple VerifyFile(const FsPath& path, bool decode, int threads, nb::object progress) {
   VerifyOptions options{.decode = decode, .threads = threads};
   if (!progress.is_none()) {
     options.progress = [call = Callback(progress)](uint64_t done, uint64_t total) {
@@ -38,7 +39,7 @@ nb::tuple VerifyFile(const std::string& path, bool decode, int threads, nb::obje
       (void)call(done, total);
     };
   }
-  const VerifyReport report = Unwrap(WithoutGil([&] { return Verify(path, options); }));
+  const VerifyReport report = Unwrap(WithoutGil([&] { return Verify(path.bytes, options); }));
   std::vector<ProblemRow> problems;
   for (const Problem& problem : report.problems) {
     problems.emplace_back(problem.item, problem.kind, problem.offset, problem.expected,

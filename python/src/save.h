@@ -6,11 +6,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "dsckpt/checkpoint_writer.h"
 #include "dsckpt/engine.h"
 #include "python/src/status.h"
+#include "python/src/waits.h"
 
 namespace dsckpt::python {
 
@@ -19,16 +21,21 @@ struct Handle {
   std::variant<SaveHandle, CheckpointHandle> save;
 };
 
+/// A reference for one call. Raises DsckptError once the object is closed.
+template <typename T>
+Borrowed<T> Borrow(const std::shared_ptr<T>& object) {
+  if (object == nullptr) {
+    Check(Status(StatusCode::kFailedPrecondition, "this writer is closed: make a new one"));
+  }
+  return Borrowed<T>(object);
+}
+
 /// The engine behind the Python object. `close` may come while others wait: they keep it alive.
 struct PyEngine {
   std::shared_ptr<Engine> engine;
-  /// A reference of the caller's own. Raises DsckptError once the engine is closed.
-  std::shared_ptr<Engine> get() const {
-    if (engine == nullptr) {
-      Check(Status(StatusCode::kFailedPrecondition, "this writer is closed: make a new one"));
-    }
-    return engine;
-  }
+  ~PyEngine() { Close(); }
+  Borrowed<Engine> get() const { return Borrow(engine); }
+  void Close() { const Borrowed<Engine> last(std::exchange(engine, nullptr)); }
 };
 
 /// `on_event(kind, message)` as the engine calls it.

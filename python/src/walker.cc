@@ -74,6 +74,10 @@ std::optional<Key> ToKey(PyObject* key) {
   return Key(static_cast<int64_t>(value));
 }
 
+[[noreturn]] void ThrowChanged(const char* what) {
+  ThrowInvalid(std::string("a ") + what + " of the state changed its size while it was saved");
+}
+
 }  // namespace
 
 bool AllKeysFit(PyObject* dict) {
@@ -98,6 +102,7 @@ void Walker::Release() {
   for (Py_buffer& buffer : buffers_) PyBuffer_Release(&buffer);
   buffers_.clear();
   kept_ = nb::list();
+  on_described_ = nb::none();
   state_ = nb::dict();
 }
 
@@ -114,6 +119,7 @@ void Walker::Describe(Description& out) const {
       throw nb::value_error("the outermost dict has a key that is no str or int");
     }
     self.WalkDict(out, state_.ptr());
+    if (!on_described_.is_none() && out.status().ok()) on_described_(lazy_);
   } catch (nb::python_error& error) {
     self.raised_ = std::current_exception();
     // Other ranks of a group hear this.
@@ -140,8 +146,9 @@ void Walker::DescribeAttributes(Description& out) {
     const auto value = ToValue(object.ptr());
     const auto name = nb::cast<std::string>(key);
     if (!value) {
-      ThrowInvalid("attribute '" + name + "' is a " + nb::type_name(object.type()).c_str() +
-                   ": give None, bool, int, float, complex, str or bytes (of a tensor, its item())");
+      ThrowInvalid(
+          "attribute '" + name + "' is a " + nb::type_name(object.type()).c_str() +
+          ": give None, bool, int, float, complex, str or bytes (of a tensor, its item())");
     }
     out.Attribute(name, *value);
   }
@@ -149,22 +156,27 @@ void Walker::DescribeAttributes(Description& out) {
 
 void Walker::WalkDict(Description& out, PyObject* dict) {
   PyObject *key = nullptr, *value = nullptr;
+  const Py_ssize_t size = PyDict_GET_SIZE(dict);
   for (Py_ssize_t at = 0; out.status().ok() && PyDict_Next(dict, &at, &key, &value);) {
-    // A callback may change the dict.
+    // A callback, or another thread meanwhile, may change the dict.
     const nb::object key_kept = nb::borrow(key), value_kept = nb::borrow(value);
     const auto usable = ToKey(key);
-    if (!usable) throw nb::value_error("a dict changed while it was saved");
+    if (!usable || PyDict_GET_SIZE(dict) != size) ThrowChanged("dict");
     Walk(out, *usable, key, value);
   }
+  if (PyDict_GET_SIZE(dict) != size) ThrowChanged("dict");
 }
 
 void Walker::WalkSequence(Description& out, PyObject* sequence) {
-  for (Py_ssize_t i = 0; out.status().ok() && i < PySequence_Fast_GET_SIZE(sequence); ++i) {
+  const Py_ssize_t size = PySequence_Fast_GET_SIZE(sequence);
+  for (Py_ssize_t i = 0; out.status().ok() && i < size; ++i) {
+    if (PySequence_Fast_GET_SIZE(sequence) != size) break;
     const nb::object item = nb::borrow(PySequence_Fast_GET_ITEM(sequence, i));
     positions_.push_back(i);
     Walk(out, Key(), nullptr, item.ptr());
     positions_.pop_back();
   }
+  if (PySequence_Fast_GET_SIZE(sequence) != size) ThrowChanged("list");
 }
 
 void Walker::Walk(Description& out, const Key& key, PyObject* key_object, PyObject* value) {
@@ -315,7 +327,10 @@ void Walker::KeepUntilRead(TensorSource& source, uint64_t bytes, nb::handle owne
   // Copied inside the save whatever its class (TensorSource::capture).
   const bool small = source.device == kHostMemory && bytes <= 256 * kKiB;
   const bool lazy = source.capture == Capture::kUntilFence;
-  if (small || bytes == 0 || (!lazy && source.device == kHostMemory)) return;
+  if (small || bytes == 0 || (!lazy && source.device == kHostMemory)) {
+    kept_.append(owner);  // Another thread may take it out of the state meanwhile.
+    return;
+  }
   if (lazy) lazy_.append(listed);
   if (!options_.owner_of.is_none()) source.owner = Hold(options_.owner_of(owner));
 }

@@ -61,6 +61,8 @@ class Walker final : public StateProvider {
   void Release();
 
   const nb::list& lazy() const { return lazy_; }
+  /// Called with lazy() before any of it is read.
+  void OnDescribed(nb::object call) { on_described_ = std::move(call); }
   size_t tensor_count() const { return tensor_count_; }
 
  private:
@@ -89,6 +91,7 @@ class Walker final : public StateProvider {
   std::vector<Py_ssize_t> positions_;  // ... here.
   std::vector<Py_buffer> buffers_;
   nb::list lazy_;
+  nb::object on_described_ = nb::none();
   nb::list kept_;
   size_t tensor_count_ = 0;
   std::exception_ptr raised_;

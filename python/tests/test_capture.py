@@ -76,7 +76,7 @@ def test_gradient_accumulation_changes_nothing_that_is_lazy(
 def test_an_update_that_no_hook_sees_fails_its_save(
     writer: dsckpt.AsyncWriter, gate: threading.Event, tmp_path: Path
 ) -> None:
-    model, _ = model_and_optimizer()
+    model, optimizer = model_and_optimizer()
     handle = writer.save(model.state_dict(), tmp_path / "a")
     with torch.no_grad():
         model.weight.mul_(0.999)  # an EMA by hand
@@ -84,6 +84,8 @@ def test_an_update_that_no_hook_sees_fails_its_save(
     with pytest.raises(dsckpt.ModifiedTooEarly, match=r"shape \(1024, 1024\).*fence"):
         handle.durable()
     assert not (tmp_path / "a").exists()
+    assert repr(handle).startswith("SaveHandle(failed: a tensor of shape (1024, 1024)")
+    optimizer.step()  # It was raised by the handle: not a second time here.
 
 
 def test_the_fence_by_hand_makes_such_an_update_safe(

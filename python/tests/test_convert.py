@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import sys
 from collections import OrderedDict
 from fractions import Fraction
 from pathlib import Path
@@ -125,6 +126,9 @@ def test_safetensors_both_ways_in_any_number_of_files(tmp_path: Path) -> None:
     assert_equal(merged, state)
     convert(tmp_path / "split", tmp_path / "back.dsckpt")
     assert_equal(dsckpt.load(tmp_path / "back.dsckpt"), state)
+    with pytest.raises(dsckpt.DsckptError, match="overwrite=True"):
+        convert(tmp_path / "split", tmp_path / "back.dsckpt")
+    convert(tmp_path / "split", tmp_path / "back.dsckpt", overwrite=True)
     convert(tmp_path / "back.dsckpt", tmp_path / "back.safetensors")
     assert_equal(load_file(tmp_path / "back.safetensors"), state)
 
@@ -170,7 +174,7 @@ def test_refusals(tmp_path: Path, make: str, options: dict[str, Any], words: str
 
 
 def test_the_command_takes_what_needs_python_and_leaves_the_rest(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.save(sample(), tmp_path / "a.pt")
     target = tmp_path / "a.dsckpt"
@@ -193,6 +197,10 @@ def test_the_command_takes_what_needs_python_and_leaves_the_rest(
     (tmp_path / "nothing").mkdir()
     assert command.run([str(tmp_path / "nothing"), "-o", str(tmp_path / "b")]) == 2
     assert ".metadata (torch.distributed.checkpoint)" in capsys.readouterr().err
+    # Not a traceback where there is no PyTorch.
+    monkeypatch.setitem(sys.modules, "dsckpt.convert.torch_saved", None)
+    assert command.run([str(tmp_path / "f.pt"), "-o", str(tmp_path / "b")]) == 2
+    assert "takes PyTorch" in capsys.readouterr().err
     # The program's: dsckpt to safetensors, its help, and what is not there.
     assert command.run([str(target), "-o", str(tmp_path / "b")]) is None
     assert command.run(["--help"]) is None

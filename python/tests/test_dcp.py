@@ -296,7 +296,9 @@ def test_metadata_survives_its_encoding() -> None:
     def chunks(*boxes: tuple[list[int], list[int]]) -> list[ChunkStorageMetadata]:
         return [ChunkStorageMetadata(torch.Size(o), torch.Size(s)) for o, s in boxes]
 
-    properties = TensorProperties(torch.bfloat16, requires_grad=True, strides=(4, 1))
+    properties = TensorProperties(torch.bfloat16, requires_grad=True)
+    if hasattr(properties, "strides"):  # Older versions of PyTorch lack them.
+        properties.strides = (4, 1)
     original = Metadata(
         {
             "a": TensorStorageMetadata(

@@ -231,9 +231,7 @@ def test_trainer_finds_what_it_saved(behaved: Path, case: str, rank: int) -> Non
         "after destroy": "last",
         "saved twice": True,
     }
-    assert (
-        "describing the state failed" in failure or "state['odd'] is a builtins.function" in failure
-    )
+    assert "state['odd'] is a function" in failure
     assert exported == [] or {"inner.weight", "tied.weight"} < set(exported)
 
 
@@ -243,7 +241,7 @@ def test_exit_without_a_further_step_loses_nothing(behaved: Path) -> None:
     assert all(
         checkpoint.read(name).shape == info.shape for name, info in checkpoint.tensors.items()
     )
-    assert "AttributeError" not in log_of("behave", behaved)
+    assert "has no attribute" not in log_of("behave", behaved)
     assert "Exception ignored" not in log_of("behave", behaved)
 
 

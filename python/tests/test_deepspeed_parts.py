@@ -231,6 +231,13 @@ def test_other_files_are_no_torch_files(tmp_path: Path) -> None:
     assert not torch_files.is_torch_file(str(plain))
 
 
+def test_export_of_safetensors_is_what_others_expect(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    torch_files.export({"w": torch.ones(2), "b": torch.zeros(1)}, str(tmp_path / "m.safetensors"))
+    found = safetensors.load_file(tmp_path / "m.safetensors")
+    assert {name: tensor.tolist() for name, tensor in found.items()} == {"w": [1, 1], "b": [0]}
+
+
 def test_failed_export_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "model.bin"
     torch_files.export({"w": torch.ones(2)}, str(path))

@@ -95,3 +95,129 @@ print(_native.File(sys.argv[1]).build([], print, print))
     )
     assert done.stderr == ""
     assert done.stdout == "{'a': [1, 2.5, None, b'x'], 3: 'y'}\n"
+
+
+def test_loading_needs_neither_where_there_are_no_tensors(tmp_path: Path) -> None:
+    program = """
+import sys
+sys.modules["torch"] = sys.modules["numpy"] = None
+import dsckpt
+class Tensor: pass
+dsckpt.save({"a": [1, {2}], "t": Tensor()}, sys.argv[1])
+print(dsckpt.load(sys.argv[1], allow_pickle=True)["a"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "a")], capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("[1, {2}]\n", "")
+
+
+INTERRUPTED = """
+import os, signal, threading
+state = {"w": torch.randn(1 << 25)}  # Slow to write: compressed.
+def interrupted(call):
+    timer = threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        call()
+        print("not interrupted")
+    except KeyboardInterrupt:
+        pass
+    timer.join()
+"""
+
+
+def test_a_signal_ends_a_blocking_save_and_nothing_reads_on(tmp_path: Path) -> None:
+    program = (
+        INTERRUPTED
+        + """
+interrupted(lambda: dsckpt.save(state, sys.argv[1], encoding="zstd"))
+print(os.listdir(os.path.dirname(sys.argv[1])))
+"""
+    )
+    done = run(program, str(tmp_path / "a"))
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_signal_ends_a_wait_but_not_the_save(tmp_path: Path) -> None:
+    program = (
+        INTERRUPTED
+        + """
+handle = writer.save(state, sys.argv[1], encoding="zstd", capture="until_fence")
+for wait in handle.durable, handle.captured, writer.fence, writer.close:
+    interrupted(wait)
+"""
+    )
+    done = run(program, str(tmp_path / "a"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "a").exists()
+
+
+def test_a_writer_closed_while_other_threads_use_it(tmp_path: Path) -> None:
+    program = """
+import threading
+def use(number):
+    try:
+        while True:
+            writer.save({"w": torch.ones(1000)}, f"{sys.argv[1]}{number}", capture="until_fence")
+            writer.fence()
+    except dsckpt.DsckptError as error:
+        assert "closed" in str(error), error
+threads = [threading.Thread(target=use, args=(number,)) for number in range(4)]
+for thread in threads: thread.start()
+threads[0].join(0.1)
+writer.close()
+for thread in threads: thread.join()
+"""
+    done = run(program, str(tmp_path / "a"))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_writer_collected_on_its_own_thread(tmp_path: Path) -> None:
+    program = """
+import gc
+from dsckpt.writer import Prepared
+class Holder: pass
+holder = Holder()
+holder.itself, holder.writer = holder, writer
+gc.disable()
+check = Prepared.before_publish
+Prepared.before_publish = lambda self: (gc.collect(), check(self))
+handle = writer.save({"w": torch.ones(3)}, sys.argv[1])
+del holder, writer
+handle.durable()
+"""
+    done = run(program, str(tmp_path / "a"))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_forked_child_trains_on_while_its_parent_saves(tmp_path: Path) -> None:
+    parameter = torch.nn.Parameter(torch.ones(3))  # OpenMP's threads are not in the child.
+    parameter.grad = torch.ones_like(parameter)
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    with dsckpt.AsyncWriter(1 * MIB) as writer:
+        state = {"w": parameter, "more": torch.ones(1 << 22)}
+        writer.save(state, tmp_path / "a", capture="until_fence")
+        child = os.fork()
+        if child == 0:
+            try:
+                optimizer.step()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_more_files_of_a_checkpoint_than_saves_in_flight(tmp_path: Path) -> None:
+    program = """
+from dsckpt import _native
+from dsckpt.writer import Shard
+group = _native.CheckpointWriter(writer.native, sys.argv[1])
+shards = [Shard(f"{i}.dsckpt", {"w": torch.ones(9)}) for i in range(5)]
+prepared = writer.prepare(shards, "raw", "until_fence")
+begin = lambda: group.save(1, prepared.shards, on_captured=prepared.before_publish)
+writer.submit(prepared, begin).durable()
+group.close()
+"""
+    done = run(program, str(tmp_path / "run"))
+    assert (done.returncode, done.stderr) == (0, "")

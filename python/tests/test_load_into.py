@@ -172,6 +172,13 @@ def test_differences_are_named_and_nothing_is_written(name: str, tmp_path: Path)
         assert not state["w"].any()
 
 
+def test_a_module_is_no_state(tmp_path: Path) -> None:
+    module = torch.nn.Linear(2, 2)
+    dsckpt.save({"model": module.state_dict()}, tmp_path / "a")
+    with pytest.raises(dsckpt.DsckptError, match=r"\['model'\]: a Linear .* its state_dict\(\)"):
+        dsckpt.load_into({"model": module}, tmp_path / "a")
+
+
 def test_all_differences_are_named_at_once(tmp_path: Path) -> None:
     dsckpt.save({f"w{i}": torch.ones(1) for i in range(30)}, tmp_path / "s")
     with pytest.raises(dsckpt.DsckptError) as caught:

@@ -202,6 +202,13 @@ def test_what_cannot_be_opened(content: bytes | None, code: str, tmp_path: Path)
         reader.open(tmp_path)
 
 
+def test_a_file_of_torch_save_is_to_be_converted(tmp_path: Path) -> None:
+    torch.save({"w": torch.ones(2)}, tmp_path / "a.pt")
+    for call in (reader.open, reader.load):
+        with pytest.raises(dsckpt.DsckptError, match=r"neither .*; dsckpt\.convert\.convert\(\)"):
+            call(tmp_path / "a.pt")
+
+
 LOCATIONS = {
     "str": "cpu",
     "device": torch.device("cpu"),
@@ -332,6 +339,13 @@ reader.load_into(state, sys.argv[1])
 assert state["model"]["b"][0] == 1
 import dsckpt
 dsckpt.save(state, sys.argv[2])
+assert reader.load(sys.argv[2], map_location="cpu").keys() == state.keys()
+try:
+    reader.load(sys.argv[2], map_location="cuda")
+except dsckpt.DsckptError as error:
+    assert "needs torch" in str(error)
+else:
+    raise AssertionError
 assert reader.load(sys.argv[2])["model"]["b"].tolist() == [1, 1, 1]
 """
     copy = path.with_name("copy")
@@ -355,6 +369,37 @@ with tempfile.TemporaryDirectory() as folder:
     assert ran.stdout.strip() == "{'a': [1, {'b'}]}"
 
 
+def test_tensors_need_torch_or_numpy(path: Path) -> None:
+    code = """
+import sys
+sys.modules["torch"] = sys.modules["numpy"] = None
+import dsckpt
+dsckpt.load(sys.argv[1])
+"""
+    ran = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
+    assert "DsckptError: tensors are loaded as those of torch, or else" in ran.stderr
+
+
 def test_paths_of_any_kind(path: Path, state: dict[str, Any]) -> None:
     for given in (str(path), path, os.fsencode(path)):
         assert reader.load(given)["step"] == 7
+
+
+def test_dlpack_shares_memory_both_ways(tmp_path: Path) -> None:
+    class Foreign:
+        """An array of a framework that this package does not know."""
+
+        def __init__(self, tensor: torch.Tensor) -> None:
+            self.tensor = tensor
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return self.tensor.__dlpack__(**options)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (1, 0)
+
+    value = torch.arange(12.0).reshape(3, 4)
+    dsckpt.save({"a": Foreign(value), "t": Foreign(value.t())}, tmp_path / "a")
+    with dsckpt.open(tmp_path / "a") as file:
+        assert torch.equal(torch.from_dlpack(file["a"]), value)
+        assert np.array_equal(np.from_dlpack(file["t"]), value.t().numpy())

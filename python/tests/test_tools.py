@@ -119,7 +119,7 @@ def test_merge(run: Path, path: Path, tmp_path: Path) -> None:
     assert not output.exists()
     tools.merge(run / "step-0000000002", output)
     assert reader.load(output)["w"].tolist() == [2.0] * 3000
-    with pytest.raises(dsckpt.DsckptError) as caught:
+    with pytest.raises(dsckpt.DsckptError, match="force=True") as caught:
         tools.merge(path, output)
     assert caught.value.code == "AlreadyExists"
     tools.merge([path], output, force=True)

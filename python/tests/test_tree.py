@@ -333,6 +333,13 @@ def test_names_of_items(path: tuple[str | int, ...], tmp_path: Path) -> None:
         ("numpy.scalar:f4", b"ab"),
         ("numpy.scalar:O", b"12345678"),
         ("numpy.dtype", "no such"),
+        ("py.bytearray", 1 << 40),
+        ("py.set", torch.ones(3)),
+        ("py.OrderedDict", [range(1 << 40)]),
+        ("py.pairs", [range(1 << 40)]),
+        ("py.pairs:py.set", []),
+        ("py.namedtuple:a.b", {"class": 1}),
+        ("torch.dtype", 5),
     ],
 )
 def test_tags_that_do_not_fit_are_errors(tag: str, value: Any) -> None:
@@ -347,3 +354,45 @@ def test_unknown_tags_change_nothing() -> None:
 def test_a_tag_names_no_function_to_call() -> None:
     found = rebuild.rebuild("py.namedtuple:os.system", {"command": "exit 1"}, [])
     assert (type(found).__name__, found.command) == ("system", "exit 1")
+
+
+def test_a_file_has_no_module_imported(tmp_path: Path) -> None:
+    code = """
+import sys, torch
+from dsckpt import rebuild
+for tag, value in ("torch.dtype", "onnx"), ("torch.view:onnx", torch.ones(2, 1)):
+    try:
+        rebuild.rebuild(tag, value, [])
+    except Exception as error:
+        print(error.code)
+print("torch.onnx" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["Unsupported", "Unsupported", "False"]
+
+
+def test_stand_in_with_fields_that_were_renamed() -> None:
+    found = rebuild.rebuild("py.namedtuple:a.Row", {"x": 1, "_1": 2}, [])
+    assert (found._fields, found) == (("x", "_1"), (1, 2))
+
+
+def test_set_of_tensors(tmp_path: Path) -> None:
+    found = again({"s": {torch.ones(2), torch.ones(3)}}, tmp_path)["s"]
+    assert sorted(tensor.numel() for tensor in found) == [2, 3]
+
+
+class Slow:
+    def __init__(self, meanwhile: Any) -> None:
+        self.meanwhile = meanwhile
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.meanwhile()
+        return int, ()
+
+
+def test_containers_that_change_while_they_are_saved(tmp_path: Path) -> None:
+    by_key: dict[str, Any] = {"a": Slow(lambda: by_key.update(b=1))}
+    in_order: list[Any] = [Slow(lambda: in_order.append(1))]
+    for state in by_key, in_order:
+        with pytest.raises(dsckpt.DsckptError, match="changed its size while it was saved"):
+            dsckpt.save({"s": state}, tmp_path / "s")

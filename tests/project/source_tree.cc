@@ -15,7 +15,8 @@ const fs::path kRoot = DSCKPT_SOURCE_DIR;
 bool IsForeign(const fs::path& path) {
   const std::string name = path.filename().string();
   return name.starts_with('.') || name.starts_with("tmp.") || name == "build" ||
-         name == "__pycache__" || name.ends_with(".egg-info") || name.ends_with("~");
+         name == "__pycache__" || name == "_bin" || name.ends_with(".so") ||
+         name.ends_with(".egg-info") || name.ends_with("~");
 }
 
 // Where the comment or literal that begins at `i` ends; `i` itself when none begins there.

@@ -77,6 +77,12 @@ def convert(
         from .deepspeed import to_deepspeed
 
         return to_deepspeed(found.path, target, allow_pickle=allow_pickle, allow=allow)
+    if not overwrite and os.path.lexists(target):
+        raise DsckptError(
+            f"{target} exists: give another destination, or overwrite=True",
+            "AlreadyExists",
+            str(target),
+        )
     if found.kind in (Kind.DSCKPT, Kind.SAFETENSORS) and wanted != "deepspeed":
         _run_program(found.path, target, wanted, max_shard_size, verify, overwrite)
         return target
@@ -87,12 +93,6 @@ def convert(
             "convert it to one dsckpt file first",
             "Unsupported",
             found.path,
-        )
-    if not overwrite and os.path.lexists(target):
-        raise DsckptError(
-            f"{target} exists: give another destination, or overwrite=True",
-            "AlreadyExists",
-            str(target),
         )
     if found.kind is Kind.DCP:
         from .dcp import from_dcp

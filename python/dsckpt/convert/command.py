@@ -47,6 +47,9 @@ def run(arguments: Sequence[str]) -> int | None:
     except (DsckptError, OSError) as error:
         print(f"dsckpt: {_as_options(error)}", file=sys.stderr)
         return 2
+    except ImportError as error:
+        print(f"dsckpt: this conversion takes PyTorch: {error}", file=sys.stderr)
+        return 2
     if options.json:
         print(json.dumps({"schema": "dsckpt.convert/1", "output": str(written)}))
     else:
