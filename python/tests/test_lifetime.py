@@ -143,9 +143,13 @@ def test_a_signal_ends_a_wait_but_not_the_save(tmp_path: Path) -> None:
     program = (
         INTERRUPTED
         + """
-handle = writer.save(state, sys.argv[1], encoding="zstd", capture="until_fence")
-for wait in handle.durable, handle.captured, writer.fence, writer.close:
+from dsckpt.writer import Prepared
+gate, check = threading.Event(), Prepared.before_publish
+Prepared.before_publish = lambda self: (gate.wait(60), check(self))
+handle = writer.save({"w": torch.ones(3)}, sys.argv[1])
+for wait in handle.durable, writer.wait, writer.close:
     interrupted(wait)
+gate.set()
 """
     )
     done = run(program, str(tmp_path / "a"))
