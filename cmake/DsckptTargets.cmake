@@ -3,14 +3,14 @@
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND PROJECT_IS_TOP_LEVEL)
   # Paths below the source tree do not count: another clone of the same files finds what this one compiled.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=true
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=true
       ${CCACHE_PROGRAM})
   set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 
 add_library(dsckpt_options INTERFACE)
 target_compile_features(dsckpt_options INTERFACE cxx_std_20)
-target_include_directories(dsckpt_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
+target_include_directories(dsckpt_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 if(DSCKPT_DEVELOPER)
   target_compile_options(dsckpt_options INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
   if(NOT DSCKPT_SANITIZE)

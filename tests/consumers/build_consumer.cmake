@@ -1,0 +1,53 @@
+# Builds and runs the programs here as a user of dsckpt would.
+# -DWAY= find_package, add_subdirectory, FetchContent or pkg-config; -DBUILD= a build tree of dsckpt, installed for
+# find_package and pkg-config; -DSOURCE= dsckpt's sources; -DWORK= an empty directory; -DCXX= -DCC= compilers;
+# -DGENERATOR= of CMake.
+
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT result EQUAL 0)
+    string(REPLACE ";" " " command "${ARGN}")
+    message(FATAL_ERROR "${command}: ${result}\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+set(here ${CMAKE_CURRENT_LIST_DIR})
+set(build ${WORK}/build)
+
+if(WAY STREQUAL "find_package" OR WAY STREQUAL "pkg-config")
+  # Moved after its installation: no path of the place where it was first may be left in it.
+  run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
+  file(RENAME ${WORK}/first ${WORK}/installed)
+endif()
+
+if(WAY STREQUAL "pkg-config")
+  file(GLOB_RECURSE pc ${WORK}/installed/*/dsckpt.pc)
+  get_filename_component(pc_directory ${pc} DIRECTORY)
+  set(ENV{PKG_CONFIG_PATH} ${pc_directory})
+  run(pkg-config --cflags --libs dsckpt)
+  string(STRIP "${output}" flags)
+  separate_arguments(flags UNIX_COMMAND "${flags}")
+  file(MAKE_DIRECTORY ${build})
+  run(${CXX} -std=c++20 ${here}/main.cc -o ${build}/consumer ${flags})
+  run(${CC} -std=c11 -c ${here}/main.c -o ${build}/main.o ${flags})
+  run(${CC} ${build}/main.o -o ${build}/consumer_c ${flags})
+else()
+  run(${CMAKE_COMMAND} -S ${here} -B ${build} -G ${GENERATOR} -DCMAKE_BUILD_TYPE=None -DWAY=${WAY}
+      -DDSCKPT_SOURCE=${SOURCE} -DCMAKE_PREFIX_PATH=${WORK}/installed -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_C_COMPILER=${CC}
+      -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -DCMAKE_C_COMPILER_LAUNCHER=${LAUNCHER})
+  run(${CMAKE_COMMAND} --build ${build} --target consumer consumer_c)
+endif()
+run(${build}/consumer ${WORK}/consumer.dsckpt)
+run(${build}/consumer_c ${WORK}/consumer.dsckpt)
+
+# A program may have a FlatBuffers of its own, of another version.
+file(GLOB_RECURSE libraries ${WORK}/*/libdsckpt.a)
+foreach(library ${libraries})
+  run(nm -C ${library})
+  string(REGEX MATCH "[^\n]* flatbuffers::[^\n]*" symbol "${output}")
+  if(symbol)
+    message(FATAL_ERROR "${library} has a symbol that another FlatBuffers has, too: ${symbol}")
+  endif()
+endforeach()
