@@ -10,6 +10,7 @@
 #include "format/catalog_items.h"
 #include "format/catalog_pieces.h"
 #include "format/checksum.h"
+#include "format/header_of_index.h"
 #include "format/layout.h"
 #include "format/names.h"
 #include "format/tree_build.h"
@@ -275,54 +276,12 @@ class CatalogBuilder {
     }
   }
 
-  // As stock tools record ties. Keys that mean something else keep their meaning.
-  Result<Metadata> AliasMembers() const {
-    Metadata members;
-    for (uint32_t i = 0; i < out_.aliases.size(); ++i) {
-      const std::string_view name = out_.columns.alias_names[i];
-      const auto collides = [name](const auto& member) { return member.first == name; };
-      if (name == "format" || name.starts_with("dsckpt") ||
-          std::any_of(out_.header_metadata.begin(), out_.header_metadata.end(), collides)) {
-        // A shard's index has it all the same; a plain file would lose the name.
-        if (out_.shard) continue;
-        return Status(StatusCode::kUnsupported,
-                      "tensor '" + Printable(name) + "' is tied to '" +
-                          Printable(out_.columns.tensor_names[out_.alias_target[i]]) +
-                          "' and named as a metadata member, so plain safetensors cannot express "
-                          "it: rename it, or save a dsckpt shard");
-      }
-      members.emplace_back(name, out_.columns.tensor_names[out_.alias_target[i]]);
-    }
-    return members;
-  }
-
   Status BuildHeader() {
-    DSCKPT_ASSIGN_OR_RETURN(Metadata metadata, AliasMembers());
-    const bool aliases = !metadata.empty();
-    metadata.insert(metadata.end(), out_.header_metadata.begin(), out_.header_metadata.end());
-    Result<std::string> header = TryHeader(metadata);
-    const bool fits = header.ok() && out_.header_lists;
-    // Aliases that push the header over its cap are of no use to stock loaders; the index has them.
-    if (!fits && aliases && out_.shard) header = TryHeader(out_.header_metadata);
-    if (!header.ok()) return header.status();
-    out_.header = std::move(header).value();
+    const std::span<const uint32_t> order = out_.raw_order;
+    DSCKPT_ASSIGN_OR_RETURN(
+        out_.header, HeaderOfIndex(ViewOf(out_.columns), order.first(out_.listed), out_.shard,
+                                   out_.header_metadata, &out_.header_lists));
     return {};
-  }
-
-  Result<std::string> TryHeader(const Metadata& metadata) {
-    const IndexColumns& columns = out_.columns;
-    const std::span<const int64_t> dims = columns.dims;
-    HeaderBuilder builder(out_.shard, metadata);
-    uint64_t begin = 0;
-    for (uint32_t i = 0; i < out_.listed; ++i) {
-      const uint32_t ordinal = out_.raw_order[i];
-      const uint64_t end = begin + out_.raw_bytes[ordinal];
-      const DType dtype{columns.dtypes[columns.tensor_dtype[ordinal]].code};
-      builder.Add(columns.tensor_names[ordinal], FindDType(dtype)->name,
-                  Part(dims, columns.dim_end, ordinal), begin, end);
-      begin = end;
-    }
-    return builder.Finish(&out_.header_lists);
   }
 
   void MergeLog() {

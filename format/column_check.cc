@@ -60,6 +60,7 @@ Status ColumnError(std::string_view part, std::string_view where, std::string_vi
 }
 
 std::string ItemTitle(std::string_view kind, const NameView& names, uint32_t i) {
+  if (!names.Holds(i)) return std::string(kind) + " " + std::to_string(i);
   return std::string(kind) + " '" + Printable(names[i]) + "'";
 }
 

@@ -21,7 +21,8 @@ Status ColumnError(std::string_view part, std::string_view where, std::string_vi
 Status ColumnError(std::string_view part, std::string_view where, std::string_view field,
                    uint64_t expected, uint64_t found);
 
-/// What a message calls item `i`: "tensor 'a/b'".
+/// What a message calls item `i`: "tensor 'a/b'"; "tensor 3" where its name is not in `names`, so
+/// that a message can be made before names were checked.
 std::string ItemTitle(std::string_view kind, const NameView& names, uint32_t i);
 
 struct ColumnLength {

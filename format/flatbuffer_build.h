@@ -29,9 +29,11 @@ class VectorAllocator final : public flatbuffers::Allocator {
   std::vector<std::byte>& memory_;
 };
 
-/// Leaves in `memory` what was built: the builder fills its memory from the end.
+/// Leaves in `memory` what was built, padded with zeros to a multiple of 8: the builder fills its
+/// memory from the end, and aligns to no more than what it was asked for.
 inline void KeepBuilt(const Builder& builder, std::vector<std::byte>& memory) {
   memory.erase(memory.begin(), memory.end() - builder.GetSize());
+  memory.resize((memory.size() + 7) / 8 * 8);
 }
 
 // A vector's length field, and the alignment before and after it.
@@ -52,8 +54,16 @@ inline uint64_t Bound(const std::vector<std::string>& strings) {
 
 uint64_t Bound(const PieceColumns& pieces);
 
+// Builders leave an empty vector where its length field happens to end, at a multiple of 4; readers
+// of other languages refuse that for elements of 8 bytes. Costs no byte where there are elements.
+template <typename Element>
+void AlignFor(Builder& builder) {
+  builder.Align(alignof(Element));
+}
+
 template <typename T>
 auto Scalars(Builder& builder, const std::vector<T>& column) {
+  AlignFor<T>(builder);
   return builder.CreateVector(column.data(), column.size());
 }
 
@@ -63,6 +73,7 @@ inline auto Bytes(Builder& builder, const std::string& bytes) {
 
 template <typename Stored, typename Record>
 auto Structs(Builder& builder, const std::vector<Record>& column) {
+  AlignFor<Stored>(builder);
   return builder.CreateVectorOfStructs(reinterpret_cast<const Stored*>(column.data()),
                                        column.size());
 }

@@ -46,6 +46,9 @@ inline constexpr std::string_view kMetadataName = "__metadata__";
 /// How every shard's JSON begins; the version and the file size follow at fixed offsets
 /// (spec/format.md, "JSON header").
 inline constexpr std::string_view kHeaderMark = "{\"__metadata__\":{\"dsckpt\":\"";
+/// Where the version stands in a header region, the 8-byte length included.
+inline constexpr size_t kVersionOffset = 8 + kHeaderMark.size();
+inline constexpr size_t kVersionBytes = 8;
 
 /// Appends `text` as a JSON string with pinned escapes: \" \\ \b \f \n \r \t, \u00XX (lower-case
 /// hex) for other controls; everything else verbatim UTF-8.

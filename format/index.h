@@ -15,7 +15,8 @@ namespace dsckpt::format {
 /// before data moves.
 uint64_t IndexBytesBound(const IndexColumns& columns);
 
-/// Encodes to a FlatBuffer; equal columns give equal bytes. kLimitExceeded above kMaxIndexBytes.
+/// Encodes to a FlatBuffer, padded to a multiple of 8 bytes; equal columns give equal bytes.
+/// kLimitExceeded above kMaxIndexBytes.
 Result<std::vector<std::byte>> EncodeIndex(const IndexColumns& columns);
 
 /// Regions of the file that the index must stay inside; from the footer.

@@ -10,12 +10,10 @@
 
 #include "dsckpt/status.h"
 #include "format/columns.h"
+#include "format/file_names.h"
 #include "format/pieces.h"
 
 namespace dsckpt::format {
-
-/// The manifest's file name inside a checkpoint directory.
-inline constexpr std::string_view kManifestName = "dsckpt.manifest";
 
 /// The commit record of a sharded checkpoint (spec/format.md, "Manifest"). A rank's report to its
 /// group is a manifest too: of that rank's shards alone.

@@ -7,6 +7,7 @@
 
 #include "dsckpt/limits.h"
 #include "format/column_check.h"
+#include "format/file_names.h"
 #include "format/names.h"
 #include "format/piece_check.h"
 
@@ -14,8 +15,6 @@ namespace dsckpt::format {
 namespace {
 
 constexpr std::string_view kPart = "manifest";
-// As long as a file name can be.
-constexpr size_t kMaxFileName = 255;
 
 Status CheckColumnLengths(const ManifestView& manifest) {
   const size_t shards = manifest.shard_names.size();
@@ -31,9 +30,10 @@ Status CheckColumnLengths(const ManifestView& manifest) {
 }
 
 Status CheckShard(const ManifestView& manifest, uint32_t i) {
-  const std::string where = "shard '" + Printable(manifest.shard_names[i]) + "'";
+  const std::string where =
+      "shard '" + Printable(manifest.shard_names[i].substr(0, kMaxFileName)) + "'";
   if (!IsShardName(manifest.shard_names[i])) {
-    return ColumnError(kPart, where, "name", "a bare file name", "another");
+    return ColumnError(kPart, where, "name", "a bare file name that a shard may have", "another");
   }
   if (manifest.shard_rank[i] >= manifest.ranks) {
     return ColumnError(kPart, where, "rank", "below " + std::to_string(manifest.ranks),
@@ -121,23 +121,18 @@ Status CheckPieces(const ManifestView& manifest) {
 
 }  // namespace
 
-bool IsShardName(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxFileName && name != "." && name != ".." &&
-         name != kManifestName && name.find('/') == name.npos && name.find('\0') == name.npos &&
-         IsValidUtf8(name);
-}
-
 Status CheckManifest(const ManifestView& manifest) {
   if (manifest.attempt.size() > kMaxFileName || !IsValidUtf8(manifest.attempt) ||
       manifest.attempt.find('/') != std::string_view::npos ||
       manifest.attempt.find('\0') != std::string_view::npos) {
     return ColumnError(kPart, "attempt", "id", "UTF-8 that can be part of a file name", "another");
   }
+  // Lengths, then names and what divides columns, then what uses them.
   DSCKPT_RETURN_IF_ERROR(CheckColumnLengths(manifest));
   DSCKPT_RETURN_IF_ERROR(CheckShards(manifest));
+  DSCKPT_RETURN_IF_ERROR(CheckPieceColumns(kPart, manifest.pieces));
   DSCKPT_RETURN_IF_ERROR(CheckDTypes(kPart, manifest.dtypes));
   DSCKPT_RETURN_IF_ERROR(CheckLogicalDTypes(manifest));
-  DSCKPT_RETURN_IF_ERROR(CheckPieceColumns(kPart, manifest.pieces));
   return CheckPieces(manifest);
 }
 

@@ -41,13 +41,13 @@ Status Corrupt(const std::string& field, uint64_t expected, uint64_t found) {
 }
 
 // What has no trailer: the beginning of a manifest, or something else.
-Status NoTrailer(std::span<const std::byte> bytes) {
-  if (HasText(bytes, kIdentifierAt, kIdentifier)) {
+Status NoTrailer(std::span<const std::byte> begin, uint64_t file_bytes) {
+  if (HasText(begin, kIdentifierAt, kIdentifier)) {
     return Status(StatusCode::kTruncated, "manifest: the trailer is missing at the end of " +
-                                              std::to_string(bytes.size()) +
+                                              std::to_string(file_bytes) +
                                               " bytes: the file is cut off or was appended to");
   }
-  return Status(StatusCode::kNotCheckpoint, "not a manifest: " + std::to_string(bytes.size()) +
+  return Status(StatusCode::kNotCheckpoint, "not a manifest: " + std::to_string(file_bytes) +
                                                 " bytes that neither begin nor end like one");
 }
 
@@ -84,25 +84,30 @@ void AppendManifestTrailer(std::vector<std::byte>& bytes) {
   std::memcpy(trailer + kMagicAt, kMagic.data(), kMagic.size());
 }
 
-Result<std::span<const std::byte>> CheckManifestTrailer(std::span<const std::byte> bytes) {
-  if (bytes.size() > kMaxManifestBytes) {
+Status CheckManifestEnds(std::span<const std::byte> begin, std::span<const std::byte> end,
+                         uint64_t file_bytes) {
+  if (file_bytes > kMaxManifestBytes) {
     return Status(StatusCode::kCorrupt, "manifest: expected at most " +
                                             std::to_string(kMaxManifestBytes) + " bytes, found " +
-                                            std::to_string(bytes.size()));
+                                            std::to_string(file_bytes));
   }
-  if (bytes.size() < kManifestTrailerBytes ||
-      !HasText(bytes, bytes.size() - kManifestTrailerBytes + kMagicAt, kMagic)) {
-    return NoTrailer(bytes);
+  if (end.size() < kManifestTrailerBytes ||
+      !HasText(end, end.size() - kManifestTrailerBytes + kMagicAt, kMagic)) {
+    return NoTrailer(begin, file_bytes);
   }
+  const auto declared =
+      LoadLittleEndian<uint64_t>(end.last(kManifestTrailerBytes).data() + kFileBytesAt);
+  if (declared == file_bytes) return {};
+  return Status(file_bytes < declared ? StatusCode::kTruncated : StatusCode::kCorrupt,
+                "manifest trailer: file bytes: expected " + std::to_string(file_bytes) +
+                    ", found " + std::to_string(declared));
+}
+
+Result<std::span<const std::byte>> CheckManifestTrailer(std::span<const std::byte> bytes) {
+  DSCKPT_RETURN_IF_ERROR(CheckManifestEnds(bytes, bytes, bytes.size()));
   const uint64_t buffer_bytes = bytes.size() - kManifestTrailerBytes;
   const auto trailer = bytes.subspan(buffer_bytes);
   const auto get64 = [&](size_t at) { return LoadLittleEndian<uint64_t>(trailer.data() + at); };
-  if (get64(kFileBytesAt) != bytes.size()) {
-    const bool shorter = bytes.size() < get64(kFileBytesAt);
-    return Status(shorter ? StatusCode::kTruncated : StatusCode::kCorrupt,
-                  "manifest trailer: file bytes: expected " + std::to_string(bytes.size()) +
-                      ", found " + std::to_string(get64(kFileBytesAt)));
-  }
   if (const uint64_t hash = Hash64(bytes.first(buffer_bytes + kHashAt)); hash != get64(kHashAt)) {
     return Corrupt("checksum", get64(kHashAt), hash);
   }

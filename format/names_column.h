@@ -35,6 +35,11 @@ struct NameView {
     const uint32_t begin = i == 0 ? 0 : ends[i - 1];
     return {bytes.data() + begin, ends[i] - begin};
   }
+  /// Does name `i` lie in `bytes`? What comes from a file and was not checked need not.
+  bool Holds(uint32_t i) const {
+    const uint32_t begin = i == 0 || i >= size() ? 0 : ends[i - 1];
+    return i < size() && begin <= ends[i] && ends[i] <= bytes.size();
+  }
   /// Binary search by bytes. REQUIRES: names ascend.
   std::optional<uint32_t> Find(std::string_view name) const;
 };

@@ -83,9 +83,13 @@ std::optional<PieceFault> BlockFault(const PieceView& pieces, uint32_t piece, ui
                    std::to_string(shape.back()));
 }
 
+// "piece 3 of 'q'"; without the name where that is not known to be in its column.
 std::string PieceTitle(const PieceView& pieces, uint32_t piece) {
-  return "piece " + std::to_string(piece) + " of '" +
-         Printable(pieces.logical_names[pieces.logical[piece]]) + "'";
+  std::string title = "piece " + std::to_string(piece);
+  if (piece >= pieces.logical.size() || !pieces.logical_names.Holds(pieces.logical[piece])) {
+    return title;
+  }
+  return title + " of '" + Printable(pieces.logical_names[pieces.logical[piece]]) + "'";
 }
 
 Status CheckPieceLengths(std::string_view part, const PieceView& pieces) {

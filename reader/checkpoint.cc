@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -45,11 +44,12 @@ void Finish(Checkpoint::Impl& impl) {
     impl.dtypes.push_back(reader::DescribeDType(record));
   }
   impl.touched.resize(impl.manifest.shard_count());
+  impl.matched.resize(impl.manifest.shard_count());
 }
 
 Status OpenDirectory(Checkpoint::Impl& impl) {
   const std::string file = impl.path + "/" + std::string(format::kManifestName);
-  auto bytes = io::ReadSmallFile(file, kMaxManifestBytes);
+  auto bytes = reader::ReadManifest(file);
   if (!bytes.ok()) {
     if (bytes.status().code() != StatusCode::kNotFound) return bytes.status();
     return Status(StatusCode::kIncomplete,
@@ -58,10 +58,8 @@ Status OpenDirectory(Checkpoint::Impl& impl) {
                       "('dsckpt ls' lists a run's)")
         .WithPath(impl.path);
   }
-  DSCKPT_ASSIGN_OR_RETURN(impl.manifest_memory, reader::AlignedBuffer::Allocate(
-                                                    bytes->size(), alignof(std::max_align_t)));
-  std::copy(bytes->begin(), bytes->end(), impl.manifest_memory.bytes().begin());
-  auto manifest = format::ParseManifest(impl.manifest_memory.bytes());
+  impl.manifest_bytes = std::move(bytes).value();
+  auto manifest = format::ParseManifest(impl.manifest_bytes);
   if (!manifest.ok()) return Status(manifest.status()).WithPath(file);
   impl.manifest = std::move(manifest).value();
   impl.has_manifest = true;
@@ -110,12 +108,6 @@ Status DescribeShards(Checkpoint::Impl& impl, std::span<const std::string> paths
   return Status();
 }
 
-int64_t StepOf(const File& file) {
-  const auto step = file.Attribute("step");
-  const auto* const number = step.ok() ? std::get_if<int64_t>(&*step) : nullptr;
-  return number == nullptr ? 0 : *number;
-}
-
 }  // namespace
 
 Status reader::CheckShard(const File& file, const ShardInfo& expected) {
@@ -159,8 +151,23 @@ Result<File> Checkpoint::Impl::OpenOnce(uint32_t shard) const {
   DSCKPT_ASSIGN_OR_RETURN(File file, File::Open(file_path, options.file));
   if (has_manifest) {
     DSCKPT_RETURN_IF_ERROR(reader::CheckShard(file, Shard(shard)));
+    DSCKPT_RETURN_IF_ERROR(Match(file, shard));
   }
   return file;
+}
+
+Status Checkpoint::Impl::Match(const File& file, uint32_t shard) const {
+  {
+    std::lock_guard lock(mutex);
+    if (matched[shard]) return Status();
+    if (!by_shard) by_shard = std::make_unique<const format::PiecesByShard>(manifest);
+  }
+  const Status status =
+      format::CheckShardAgainst(manifest, shard, by_shard->Of(shard), file.impl().index);
+  if (!status.ok()) return Status(status).WithPath(file.path());
+  std::lock_guard lock(mutex);
+  matched[shard] = true;
+  return Status();
 }
 
 Result<File> Checkpoint::Impl::OpenShard(uint32_t shard) const {
@@ -184,15 +191,27 @@ bool Checkpoint::Impl::IsOpen(uint32_t shard) const {
   return shards.Has(shard);
 }
 
-std::shared_ptr<const reader::PartMap> Checkpoint::Impl::Parts(uint32_t tensor) const {
+Result<std::shared_ptr<const reader::PartMap>> Checkpoint::Impl::Parts(uint32_t tensor) const {
   {
     std::lock_guard lock(mutex);
     if (const auto* const kept = part_maps.Find(tensor)) return *kept;
   }
   auto parts = std::make_shared<const reader::PartMap>(manifest, tensor);
+  if (!parts->status().ok()) {
+    return Status(parts->status().code(), Title(tensor) + ": " + parts->status().message())
+        .WithPath(path);
+  }
   std::lock_guard lock(mutex);
   part_maps.Put(tensor, parts);
   return parts;
+}
+
+Result<std::optional<reader::Box>> Checkpoint::Impl::Gap(uint32_t tensor,
+                                                         const reader::PartMap& parts,
+                                                         const reader::Box& box) const {
+  auto gap = parts.Gap(box);
+  if (gap.ok()) return gap;
+  return Status(gap.status().code(), Title(tensor) + ": " + gap.status().message()).WithPath(path);
 }
 
 Result<uint32_t> Checkpoint::Impl::TensorOrdinal(std::string_view name) const {
@@ -240,7 +259,7 @@ Result<Checkpoint> Checkpoint::OpenShards(std::span<const std::string> paths,
   impl->options = options;
   DSCKPT_RETURN_IF_ERROR(DescribeShards(*impl, paths));
   DSCKPT_ASSIGN_OR_RETURN(const File first, impl->OpenShard(0));
-  impl->manifest.step = StepOf(first);
+  impl->manifest.step = format::RecordedStep(first.impl().index).value_or(0);
   return Checkpoint(std::move(impl));
 }
 
@@ -281,8 +300,9 @@ std::vector<PieceLocation> Checkpoint::Pieces(uint32_t tensor) const {
 }
 
 Status Checkpoint::CheckCoverage(uint32_t tensor) const {
-  const auto parts = impl_->Parts(tensor);
-  const auto gap = parts->Gap(reader::WholeBox(parts->shape()));
+  DSCKPT_ASSIGN_OR_RETURN(const auto parts, impl_->Parts(tensor));
+  DSCKPT_ASSIGN_OR_RETURN(const auto gap,
+                          impl_->Gap(tensor, *parts, reader::WholeBox(parts->shape())));
   if (!gap) return Status();
   return Status(StatusCode::kIncomplete, impl_->Title(tensor) + ": no shard holds elements " +
                                              reader::BoxText(*gap) + " of shape " +

@@ -5,6 +5,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -13,7 +14,7 @@
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/limits.h"
 #include "format/manifest.h"
-#include "reader/aligned_buffer.h"
+#include "format/shard_match.h"
 #include "reader/chunk_cache.h"
 #include "reader/part_map.h"
 
@@ -61,7 +62,7 @@ struct Checkpoint::Impl {
   std::string path;
   CheckpointOptions options;
   bool has_manifest = false;
-  reader::AlignedBuffer manifest_memory;             // with a manifest: what it borrows from
+  std::vector<std::byte> manifest_bytes;             // with a manifest: what it borrows from
   std::unique_ptr<format::ManifestColumns> columns;  // without: likewise
   format::ManifestView manifest;
   std::vector<DTypeInfo> dtypes;         // by position in manifest.dtypes
@@ -71,12 +72,18 @@ struct Checkpoint::Impl {
   mutable reader::Recent<File> shards{kOpenShards};
   mutable reader::Recent<std::shared_ptr<const reader::PartMap>> part_maps{kPartMaps};
   mutable std::vector<bool> touched;  // by shard: opened at some time
+  mutable std::vector<bool> matched;  // by shard: what the manifest says of it was compared
+  mutable std::unique_ptr<const format::PiecesByShard> by_shard;  // made for the first of them
   mutable reader::ChunkCache chunks{kCachedChunkBytes};
 
   ShardInfo Shard(uint32_t i) const;
   Result<File> OpenShard(uint32_t shard) const;
   bool IsOpen(uint32_t shard) const;
-  std::shared_ptr<const reader::PartMap> Parts(uint32_t tensor) const;
+  /// kLimitExceeded: PartMap::status().
+  Result<std::shared_ptr<const reader::PartMap>> Parts(uint32_t tensor) const;
+  /// PartMap::Gap(), its error with the tensor's name.
+  Result<std::optional<reader::Box>> Gap(uint32_t tensor, const reader::PartMap& parts,
+                                         const reader::Box& box) const;
   Result<uint32_t> TensorOrdinal(std::string_view name) const;
   LogicalTensorInfo Info(uint32_t tensor) const;
   /// "tensor 'name'".
@@ -84,12 +91,19 @@ struct Checkpoint::Impl {
 
  private:
   Result<File> OpenOnce(uint32_t shard) const;
+  /// Rules S3 to S5, once a shard: then its index checksum stands for all of it.
+  Status Match(const File& file, uint32_t shard) const;
 };
 
 namespace reader {
 
-/// Refuses a file that is not the shard which the manifest describes, by size and index checksum.
+/// Rule S2: refuses a file that is not the shard which the manifest describes, by size and index
+/// checksum.
 Status CheckShard(const File& file, const ShardInfo& expected);
+
+/// A manifest file's bytes. Its end is read and checked first, so that what is no manifest is not
+/// read, whatever its size. kNotFound; else as format::ParseManifest.
+Result<std::vector<std::byte>> ReadManifest(const std::string& path);
 
 /// Reads boxes of logical tensors, counted in their frames (part_map.h), into memory; `verify`:
 /// check chunk sums. `stepwise`: in steps of a longer way, through the checkpoint's chunk cache.

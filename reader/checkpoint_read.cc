@@ -1,6 +1,7 @@
 #include <algorithm>
-#include <cstring>
+#include <deque>
 #include <map>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "reader/checkpoint_impl.h"
 #include "reader/chunk_reader.h"
 #include "reader/file_impl.h"
+#include "reader/overlay.h"
 
 namespace dsckpt::reader {
 
@@ -21,38 +23,19 @@ struct Transfer {
   std::span<std::byte> out;
 };
 
-/// Elements that several pieces hold: one copy of them, in memory of its own until it has been
+/// Elements that several pieces hold, as one of them has them: read into memory of their own and
 /// compared with what `out` holds of the others.
 struct Copy {
   uint32_t logical;
-  uint32_t shard;
+  Part part;
   Box box;      // of the logical tensor
   Box out_box;  // that `out` holds
   std::span<std::byte> out;
   bool fills;  // `out` gets it; else all of `box` is there already.
-  std::vector<std::byte> bytes;
 };
 
-std::vector<int64_t> Extents(const Box& box) {
-  std::vector<int64_t> extents;
-  for (const Range& range : box) extents.push_back(range.end - range.begin);
-  return extents;
-}
-
-/// `box` as seen from the origin of `frame`.
-Box Relative(const Box& box, const Box& frame) {
-  Box local = box;
-  for (size_t i = 0; i < box.size(); ++i) {
-    local[i] = {box[i].begin - frame[i].begin, box[i].end - frame[i].begin};
-  }
-  return local;
-}
-
-std::vector<int64_t> Begins(const Box& box) {
-  std::vector<int64_t> begins;
-  for (const Range& range : box) begins.push_back(range.begin);
-  return begins;
-}
+/// Copies that are in memory at a time, unless one alone is larger.
+constexpr uint64_t kCopyBytes = 64 * kMiB;
 
 /// Collects what the requests of one Read() come to, then does it shard by shard.
 class BoxReader {
@@ -61,11 +44,21 @@ class BoxReader {
       : checkpoint_(checkpoint), verify_(verify), stepwise_(stepwise) {}
 
   Status Add(const BoxRequest& request);
-  /// Elements `box` from two parts that hold them, to be compared in `out`, which they fill.
-  Status AddPair(uint32_t logical, const Part& a, const Part& b, const Box& box,
-                 std::span<std::byte> out) {
-    DSCKPT_RETURN_IF_ERROR(AddTransfer(logical, a, box, box, out));
-    return AddCopy(logical, b, box, box, out, false);
+  /// Elements `box`, which `out` holds, from `first`, and from `others` to compare with it.
+  Status AddCopies(uint32_t logical, const Part& first, std::span<const Part* const> others,
+                   const Box& box, std::span<std::byte> out) {
+    DSCKPT_RETURN_IF_ERROR(AddTransfer(logical, first, box, box, out));
+    for (const Part* const other : others) AddCopy(logical, *other, box, box, out, false);
+    return Status();
+  }
+  /// The elements of `box`, which `out` holds, that overlapping regions have, to compare them.
+  void AddOverlaps(uint32_t logical, const PartMap& parts, const Box& box,
+                   std::span<std::byte> out) {
+    for (const PartMap::Region& region : parts.regions()) {
+      if (!region.overlaps) continue;
+      const auto common = Intersect(parts.box(region), box);
+      if (common) AddCopy(logical, parts.copies(region)[0], *common, box, out, true);
+    }
   }
   Result<bool> SameDigest(const Part& a, const Part& b) const;
   Status Run();
@@ -75,22 +68,26 @@ class BoxReader {
                    const Box& common, const Box& out_box, std::span<std::byte> out);
   Status AddTransfer(uint32_t logical, const Part& part, const Box& common, const Box& out_box,
                      std::span<std::byte> out);
-  Status AddCopy(uint32_t logical, const Part& part, const Box& common, const Box& out_box,
-                 std::span<std::byte> out, bool fills);
+  void AddCopy(uint32_t logical, const Part& part, const Box& common, const Box& out_box,
+               std::span<std::byte> out, bool fills) {
+    copies_.push_back({logical, part, common, out_box, out, fills});
+  }
+  Status RunTransfers();
+  Status RunCopies();
   Status ReadShard(uint32_t shard, std::span<const Transfer> transfers) const;
-  Status Merge(size_t copy) const;
-  Status Compare(const Copy& copy, const Box& box) const;
+  Status Merge(const Copy& copy, std::span<const std::byte> bytes);
 
   const Checkpoint::Impl& checkpoint_;
   const bool verify_, stepwise_;
   std::vector<Transfer> transfers_;
   std::vector<Copy> copies_;
+  std::map<const std::byte*, Overlay> overlays_;  // By the `out` of the copies that fill it.
 };
 
 Status BoxReader::Add(const BoxRequest& request) {
   DSCKPT_ASSIGN_OR_RETURN(const uint32_t logical, checkpoint_.TensorOrdinal(request.name));
   const LogicalTensorInfo info = checkpoint_.Info(logical);
-  const auto parts = checkpoint_.Parts(logical);
+  DSCKPT_ASSIGN_OR_RETURN(const auto parts, checkpoint_.Parts(logical));
   const Box wanted =
       request.whole ? WholeBox(parts->shape()) : Box(request.box.begin(), request.box.end());
   // Checks rank, ranges and sub-byte rows.
@@ -103,7 +100,8 @@ Status BoxReader::Add(const BoxRequest& request) {
                       " bytes, but the destination has " + std::to_string(request.out.size()));
   }
   if (request.out.empty()) return Status();
-  if (const auto gap = parts->Gap(wanted)) {
+  DSCKPT_ASSIGN_OR_RETURN(const auto gap, checkpoint_.Gap(logical, *parts, wanted));
+  if (gap) {
     return Status(StatusCode::kIncomplete, title + "no shard holds elements " + BoxText(*gap) +
                                                " of shape " + ShapeText(info.shape) +
                                                ": the checkpoint lacks a part of it")
@@ -122,23 +120,26 @@ Status BoxReader::AddRegion(uint32_t logical, const PartMap& parts, const PartMa
   // One of each declared group of replicas, where possible from a shard that is open already;
   // copies that nobody declared have to prove that they are equal.
   std::vector<const Part*> distinct;
+  std::unordered_map<uint32_t, size_t> groups;  // Positions in `distinct`.
   for (const Part& part : parts.copies(region)) {
-    const auto same = std::find_if(distinct.begin(), distinct.end(), [&](const Part* other) {
-      return part.replica_group != 0 && other->replica_group == part.replica_group;
-    });
-    if (same == distinct.end()) {
+    const auto [group, is_new] = groups.try_emplace(part.replica_group, distinct.size());
+    if (is_new || part.replica_group == 0) {
       distinct.push_back(&part);
-    } else if (!checkpoint_.IsOpen((*same)->shard) && checkpoint_.IsOpen(part.shard)) {
-      *same = &part;
+    } else if (const Part*& same = distinct[group->second];
+               !checkpoint_.IsOpen(same->shard) && checkpoint_.IsOpen(part.shard)) {
+      same = &part;
     }
   }
   const Part& first = *distinct[0];
-  DSCKPT_RETURN_IF_ERROR(region.overlaps ? AddCopy(logical, first, common, out_box, out, true)
-                                         : AddTransfer(logical, first, common, out_box, out));
+  if (region.overlaps) {
+    AddCopy(logical, first, common, out_box, out, true);
+  } else {
+    DSCKPT_RETURN_IF_ERROR(AddTransfer(logical, first, common, out_box, out));
+  }
   for (size_t i = 1; i < distinct.size(); ++i) {
     DSCKPT_ASSIGN_OR_RETURN(const bool equal, SameDigest(first, *distinct[i]));
     if (equal) continue;
-    DSCKPT_RETURN_IF_ERROR(AddCopy(logical, *distinct[i], common, out_box, out, false));
+    AddCopy(logical, *distinct[i], common, out_box, out, false);
   }
   return Status();
 }
@@ -163,7 +164,7 @@ Status BoxReader::AddTransfer(uint32_t logical, const Part& part, const Box& com
   DSCKPT_ASSIGN_OR_RETURN(const File file, checkpoint_.OpenShard(part.shard));
   const LogicalTensorInfo info = checkpoint_.Info(logical);
   const auto differs = [&](const std::string& why) {
-    return Status(StatusCode::kCorrupt,
+    return Status(StatusCode::kMismatch,
                   checkpoint_.Title(logical) +
                       ": the shard does not hold what the manifest says: " + why)
         .WithPath(file.path());
@@ -197,27 +198,45 @@ Status BoxReader::AddTransfer(uint32_t logical, const Part& part, const Box& com
   return Status();
 }
 
-Status BoxReader::AddCopy(uint32_t logical, const Part& part, const Box& common, const Box& out_box,
-                          std::span<std::byte> out, bool fills) {
-  const LogicalTensorInfo info = checkpoint_.Info(logical);
-  Copy copy{logical, part.shard, common, out_box, out, fills, {}};
-  copy.bytes.resize(Volume(common) / info.dtype.block_elements * info.dtype.block_bytes);
-  copies_.push_back(std::move(copy));
-  return AddTransfer(logical, part, common, common, copies_.back().bytes);
+Status BoxReader::Run() {
+  DSCKPT_RETURN_IF_ERROR(RunTransfers());
+  return RunCopies();
 }
 
-Status BoxReader::Run() {
-  std::stable_sort(transfers_.begin(), transfers_.end(), [](const Transfer& a, const Transfer& b) {
+Status BoxReader::RunTransfers() {
+  std::vector<Transfer> sorted = std::exchange(transfers_, {});
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Transfer& a, const Transfer& b) {
     return a.shard != b.shard ? a.shard < b.shard : a.tensor < b.tensor;
   });
-  for (size_t begin = 0; begin < transfers_.size();) {
+  for (size_t begin = 0; begin < sorted.size();) {
     size_t end = begin;
-    while (end < transfers_.size() && transfers_[end].shard == transfers_[begin].shard) ++end;
+    while (end < sorted.size() && sorted[end].shard == sorted[begin].shard) ++end;
     DSCKPT_RETURN_IF_ERROR(
-        ReadShard(transfers_[begin].shard, std::span(transfers_).subspan(begin, end - begin)));
+        ReadShard(sorted[begin].shard, std::span(sorted).subspan(begin, end - begin)));
     begin = end;
   }
-  for (size_t i = 0; i < copies_.size(); ++i) DSCKPT_RETURN_IF_ERROR(Merge(i));
+  return Status();
+}
+
+Status BoxReader::RunCopies() {
+  for (size_t begin = 0; begin < copies_.size();) {
+    std::deque<std::vector<std::byte>> memory;
+    size_t end = begin;
+    for (uint64_t total = 0; end < copies_.size(); ++end) {
+      const Copy& copy = copies_[end];
+      const DTypeInfo dtype = checkpoint_.Info(copy.logical).dtype;
+      const uint64_t bytes = Volume(copy.box) / dtype.block_elements * dtype.block_bytes;
+      if (end > begin && total + bytes > kCopyBytes) break;
+      total += bytes;
+      auto& image = memory.emplace_back(bytes);
+      DSCKPT_RETURN_IF_ERROR(AddTransfer(copy.logical, copy.part, copy.box, copy.box, image));
+    }
+    DSCKPT_RETURN_IF_ERROR(RunTransfers());
+    for (size_t i = begin; i < end; ++i) {
+      DSCKPT_RETURN_IF_ERROR(Merge(copies_[i], memory[i - begin]));
+    }
+    begin = end;
+  }
   return Status();
 }
 
@@ -286,44 +305,24 @@ Status BoxReader::ReadShard(uint32_t shard, std::span<const Transfer> transfers)
 }
 
 /// Compares a copy with what `out` holds of its elements by now, then puts it there.
-Status BoxReader::Merge(size_t i) const {
-  const Copy& copy = copies_[i];
-  if (!copy.fills) return Compare(copy, copy.box);
-  for (size_t j = 0; j < i; ++j) {
-    const Copy& before = copies_[j];
-    if (!before.fills || before.out.data() != copy.out.data()) continue;
-    const auto common = Intersect(before.box, copy.box);
-    if (common) DSCKPT_RETURN_IF_ERROR(Compare(copy, *common));
-  }
-  const std::vector<int64_t> out_shape = Extents(copy.out_box);
-  const std::vector<int64_t> out_begin = Begins(Relative(copy.box, copy.out_box));
-  const std::vector<int64_t> shape = Extents(copy.box);
-  DSCKPT_ASSIGN_OR_RETURN(const BoxRuns runs,
-                          BoxRuns::Make(checkpoint_.Info(copy.logical).dtype, shape,
-                                        WholeBox(shape), {out_shape, out_begin}));
-  runs.Copy(copy.bytes, 0, copy.out);
-  return Status();
-}
-
-Status BoxReader::Compare(const Copy& copy, const Box& box) const {
+Status BoxReader::Merge(const Copy& copy, std::span<const std::byte> bytes) {
   const DTypeInfo dtype = checkpoint_.Info(copy.logical).dtype;
-  const auto image = [&](std::span<const std::byte> bytes,
-                         const Box& frame) -> Result<std::vector<std::byte>> {
-    DSCKPT_ASSIGN_OR_RETURN(const BoxRuns runs,
-                            BoxRuns::Make(dtype, Extents(frame), Relative(box, frame)));
-    std::vector<std::byte> out(runs.total_bytes());
-    runs.Copy(bytes, 0, out);
-    return out;
-  };
-  DSCKPT_ASSIGN_OR_RETURN(const auto here, image(copy.bytes, copy.box));
-  DSCKPT_ASSIGN_OR_RETURN(const auto there, image(copy.out, copy.out_box));
-  if (here == there) return Status();
+  std::optional<Box> differs;
+  if (copy.fills) {
+    const auto [overlay, is_new] =
+        overlays_.try_emplace(copy.out.data(), dtype, copy.out_box, copy.out);
+    differs = overlay->second.Lay(copy.box, bytes);
+  } else {
+    const auto there = Cutout(dtype, copy.out_box, copy.out, copy.box);
+    differs = FirstDifference(dtype, copy.box, there, bytes);
+  }
+  if (!differs) return Status();
   return Status(StatusCode::kMismatch,
                 checkpoint_.Title(copy.logical) + ": shards hold different values for elements " +
-                    BoxText(box) +
+                    BoxText(*differs) +
                     ", this one among them: declare pieces, or give rank-specific "
                     "tensors names of their own")
-      .WithPath(checkpoint_.shard_paths[copy.shard]);
+      .WithPath(checkpoint_.shard_paths[copy.part.shard]);
 }
 
 /// Boxes of at most about kStepBytes that make up `whole`, in row-major order.
@@ -348,32 +347,44 @@ std::vector<Box> Steps(const Box& whole, const DTypeInfo& dtype) {
   return boxes;
 }
 
+/// The copies of one region with each other.
+Status CompareRegion(const Checkpoint::Impl& checkpoint, const LogicalTensorInfo& info,
+                     const PartMap& parts, const PartMap::Region& region) {
+  const auto copies = parts.copies(region);
+  std::vector<const Part*> undecided;
+  for (const Part& copy : copies.subspan(1)) {
+    DSCKPT_ASSIGN_OR_RETURN(const bool same,
+                            BoxReader(checkpoint, true, true).SameDigest(copies[0], copy));
+    if (!same) undecided.push_back(&copy);
+  }
+  if (undecided.empty()) return Status();
+  std::vector<std::byte> memory;
+  for (const Box& box : Steps(parts.box(region), info.dtype)) {
+    memory.resize(Volume(box) / info.dtype.block_elements * info.dtype.block_bytes);
+    BoxReader reader(checkpoint, true, true);
+    DSCKPT_RETURN_IF_ERROR(reader.AddCopies(info.ordinal, copies[0], undecided, box, memory));
+    DSCKPT_RETURN_IF_ERROR(reader.Run());
+  }
+  return Status();
+}
+
 }  // namespace
 
 Status CompareCopies(const Checkpoint::Impl& checkpoint, uint32_t tensor) {
   const LogicalTensorInfo info = checkpoint.Info(tensor);
-  const auto parts = checkpoint.Parts(tensor);
-  std::vector<std::byte> memory;
+  DSCKPT_ASSIGN_OR_RETURN(const auto parts, checkpoint.Parts(tensor));
+  bool overlaps = false;
   for (const PartMap::Region& region : parts->regions()) {
-    const auto copies = parts->copies(region);
-    std::vector<const Part*> undecided;
-    for (const Part& copy : copies.subspan(1)) {
-      DSCKPT_ASSIGN_OR_RETURN(const bool same,
-                              BoxReader(checkpoint, true, true).SameDigest(copies[0], copy));
-      if (!same) undecided.push_back(&copy);
-    }
-    if (undecided.empty() && !region.overlaps) continue;
-    for (const Box& box : Steps(parts->box(region), info.dtype)) {
-      memory.resize(Volume(box) / info.dtype.block_elements * info.dtype.block_bytes);
-      BoxReader reader(checkpoint, true, true);
-      for (const Part* const copy : undecided) {
-        DSCKPT_RETURN_IF_ERROR(reader.AddPair(tensor, copies[0], *copy, box, memory));
-      }
-      DSCKPT_RETURN_IF_ERROR(reader.Run());
-      if (!region.overlaps) continue;
-      const BoxRequest request{info.name, box, false, memory};
-      DSCKPT_RETURN_IF_ERROR(ReadBoxes(checkpoint, std::span(&request, 1), true, true));
-    }
+    DSCKPT_RETURN_IF_ERROR(CompareRegion(checkpoint, info, *parts, region));
+    overlaps = overlaps || region.overlaps;
+  }
+  if (!overlaps) return Status();
+  std::vector<std::byte> memory;
+  for (const Box& box : Steps(WholeBox(parts->shape()), info.dtype)) {
+    memory.resize(Volume(box) / info.dtype.block_elements * info.dtype.block_bytes);
+    BoxReader reader(checkpoint, true, true);
+    reader.AddOverlaps(tensor, *parts, box, memory);
+    DSCKPT_RETURN_IF_ERROR(reader.Run());
   }
   return Status();
 }

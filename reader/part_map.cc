@@ -1,26 +1,21 @@
 #include "reader/part_map.h"
 
 #include <algorithm>
+#include <limits>
+#include <unordered_map>
 #include <utility>
+
+#include "format/names.h"
 
 namespace dsckpt::reader {
 
 namespace {
-
-uint64_t Extent(const Range& range) { return static_cast<uint64_t>(range.end - range.begin); }
 
 bool Before(const Box& a, const Box& b) {
   return std::lexicographical_compare(
       a.begin(), a.end(), b.begin(), b.end(), [](const Range& x, const Range& y) {
         return x.begin != y.begin ? x.begin < y.begin : x.end < y.end;
       });
-}
-
-bool Intersects(const Box& a, const Box& b) {
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i].begin >= b[i].end || b[i].begin >= a[i].end) return false;
-  }
-  return true;
 }
 
 /// Cuts elements [begin, end) of a row-major tensor into boxes that each lie without gaps: at most
@@ -68,58 +63,7 @@ class FlatCutter {
   Box box_;
 };
 
-/// What of `from` lies outside `cut`, as boxes.
-void Subtract(const Box& from, const Box& cut, std::vector<Box>& out) {
-  if (!Intersects(from, cut)) {
-    out.push_back(from);
-    return;
-  }
-  Box rest = from;
-  for (size_t i = 0; i < from.size(); ++i) {
-    if (rest[i].begin < cut[i].begin) {
-      out.push_back(rest);
-      out.back()[i].end = cut[i].begin;
-      rest[i].begin = cut[i].begin;
-    }
-    if (rest[i].end > cut[i].end) {
-      out.push_back(rest);
-      out.back()[i].begin = cut[i].end;
-      rest[i].end = cut[i].end;
-    }
-  }
-}
-
 }  // namespace
-
-std::optional<Box> Intersect(const Box& a, const Box& b) {
-  Box common(a.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    common[i] = {std::max(a[i].begin, b[i].begin), std::min(a[i].end, b[i].end)};
-    if (common[i].begin >= common[i].end) return std::nullopt;
-  }
-  return common;
-}
-
-uint64_t Volume(std::span<const Range> box) {
-  uint64_t volume = 1;
-  for (const Range& range : box) volume *= Extent(range);
-  return volume;
-}
-
-Box WholeBox(std::span<const int64_t> shape) {
-  Box box;
-  for (const int64_t size : shape) box.push_back({0, size});
-  return box;
-}
-
-std::string BoxText(std::span<const Range> box) {
-  std::string text = "[";
-  for (const Range& range : box) {
-    if (text.size() > 1) text += ", ";
-    text.append(std::to_string(range.begin)).append(":").append(std::to_string(range.end));
-  }
-  return text += "]";
-}
 
 std::vector<int64_t> FrameShape(std::span<const int64_t> shape, uint32_t block_elements) {
   if (shape.size() < 2 || shape.back() % block_elements == 0) return {shape.begin(), shape.end()};
@@ -177,7 +121,8 @@ PartMap::PartMap(const format::ManifestView& manifest, uint32_t logical_tensor) 
   std::stable_sort(parts_.begin(), parts_.end(),
                    [](const Part& a, const Part& b) { return Before(a.box, b.box); });
   GroupCopies();
-  FindOverlaps();
+  MarkOverlaps();
+  CheckClaims(manifest, logical_tensor);
 }
 
 void PartMap::GroupCopies() {
@@ -187,59 +132,69 @@ void PartMap::GroupCopies() {
   }
 }
 
-void PartMap::FindOverlaps() {
-  if (regions_.size() < 2) return;
-  const size_t rank = box(regions_[0]).size();
-  // A sweep along the dimension that is cut most often: few regions stand side by side in it.
-  size_t along = 0;
-  size_t most = 0;
-  for (size_t dim = 0; dim < rank; ++dim) {
-    std::vector<int64_t> begins;
-    begins.reserve(regions_.size());
-    for (const Region& region : regions_) begins.push_back(box(region)[dim].begin);
-    std::sort(begins.begin(), begins.end());
-    const auto distinct =
-        static_cast<size_t>(std::unique(begins.begin(), begins.end()) - begins.begin());
-    if (distinct > most) along = dim;
-    most = std::max(most, distinct);
+void PartMap::MarkOverlaps() {
+  std::vector<const Box*> boxes;
+  boxes.reserve(regions_.size());
+  for (const Region& region : regions_) boxes.push_back(&box(region));
+  WorkMeter work(boxes.size());
+  const std::vector<bool> overlaps = FindOverlaps(boxes, work);
+  for (size_t i = 0; i < regions_.size(); ++i) {
+    regions_[i].overlaps = overlaps[i];
+    disjoint_ = disjoint_ && !overlaps[i];
   }
-  std::vector<Region*> order;
-  for (Region& region : regions_) order.push_back(&region);
-  std::sort(order.begin(), order.end(), [&](const Region* a, const Region* b) {
-    return box(*a)[along].begin < box(*b)[along].begin;
-  });
-  std::vector<Region*> active;
-  for (Region* const region : order) {
-    std::erase_if(active, [&](const Region* other) {
-      return box(*other)[along].end <= box(*region)[along].begin;
-    });
-    for (Region* const other : active) {
-      if (!Intersects(box(*region), box(*other))) continue;
-      region->overlaps = other->overlaps = true;
-      disjoint_ = false;
+  work_ = work.spent();
+}
+
+void PartMap::CheckClaims(const format::ManifestView& manifest, uint32_t logical_tensor) {
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+  std::unordered_map<uint32_t, uint64_t> claimed;  // Elements, by shard.
+  const format::DTypeRecord& dtype = manifest.dtypes[manifest.logical_dtype[logical_tensor]];
+  const auto bytes = [&](uint64_t elements) {
+    return static_cast<double>(elements) / dtype.block_elements * dtype.block_bytes;
+  };
+  const double whole = bytes(Volume(WholeBox(shape_)));
+  for (const Part& part : parts_) {
+    uint64_t& elements = claimed[part.shard];
+    elements = std::min(kMost, elements + Volume(part.box));  // Both are below 2^63.
+    if (bytes(elements) <= static_cast<double>(kAnyBytesInShard) ||
+        bytes(elements) <= static_cast<double>(kMaxCopiesInShard) * whole) {
+      continue;
     }
-    active.push_back(region);
+    status_ =
+        Status(StatusCode::kLimitExceeded,
+               "shard '" + format::Printable(manifest.shard_names[part.shard]) +
+                   "' claims to hold its elements more than " + std::to_string(kMaxCopiesInShard) +
+                   " times over, which takes too long to compare");
+    return;
   }
 }
 
-std::optional<Box> PartMap::Gap(const Box& wanted) const {
+Result<std::optional<Box>> PartMap::Gap(const Box& box) const {
+  WorkMeter work(regions_.size());
+  return Gap(box, work);
+}
+
+uint64_t PartMap::GapWork(const Box& box) const {
+  WorkMeter work(regions_.size());
+  static_cast<void>(Gap(box, work));
+  return work.spent();
+}
+
+Result<std::optional<Box>> PartMap::Gap(const Box& wanted, WorkMeter& work) const {
   const uint64_t volume = Volume(wanted);
-  if (volume == 0) return std::nullopt;
+  if (volume == 0) return std::optional<Box>();
+  work.Spend(regions_.size());
   if (disjoint_) {
     uint64_t covered = 0;
     for (const Region& region : regions_) {
       if (const auto common = Intersect(box(region), wanted)) covered += Volume(*common);
     }
-    if (covered == volume) return std::nullopt;
+    if (covered == volume) return std::optional<Box>();
   }
-  std::vector<Box> rest{wanted};
-  for (const Region& region : regions_) {
-    std::vector<Box> left;
-    for (const Box& each : rest) Subtract(each, box(region), left);
-    rest = std::move(left);
-    if (rest.empty()) return std::nullopt;
-  }
-  return *std::min_element(rest.begin(), rest.end(), Before);
+  std::vector<const Box*> boxes;
+  boxes.reserve(regions_.size());
+  for (const Region& region : regions_) boxes.push_back(&box(region));
+  return FindGap(wanted, boxes, work);
 }
 
 }  // namespace dsckpt::reader

@@ -5,21 +5,15 @@
 #include <functional>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "dsckpt/piece.h"
+#include "dsckpt/status.h"
 #include "format/manifest.h"
+#include "reader/boxes.h"
+#include "reader/coverage.h"
 
 namespace dsckpt::reader {
-
-/// A box of a logical tensor, one range a dimension. None of rank 0 is empty.
-using Box = std::vector<Range>;
-
-std::optional<Box> Intersect(const Box& a, const Box& b);  ///< Nothing when it is empty.
-uint64_t Volume(std::span<const Range> box);               ///< In elements.
-Box WholeBox(std::span<const int64_t> shape);
-std::string BoxText(std::span<const Range> box);  ///< "[0:2, 4:8]"
 
 /// The shape that boxes of a logical tensor of `shape` are counted in: itself, or all elements in
 /// one dimension where rows are no whole blocks of a sub-byte dtype, so that a box of them could
@@ -48,10 +42,17 @@ class PartMap {
  public:
   struct Region {
     uint32_t first = 0, last = 0;  // its parts
-    bool overlaps = false;         // with another region: some elements are in both
+    bool overlaps = false;         // maybe with another region: some elements are in both
   };
 
   PartMap(const format::ManifestView& manifest, uint32_t logical_tensor);
+
+  /// One shard may hold a logical tensor this often, and this many bytes of it in any case; more of
+  /// it takes more time to compare than storage to claim (spec/format.md, "Limits").
+  static constexpr uint64_t kMaxCopiesInShard = 64;
+  static constexpr uint64_t kAnyBytesInShard = uint64_t{1} << 28;
+  /// kLimitExceeded when a shard claims more.
+  const Status& status() const { return status_; }
 
   /// That of the frame.
   std::span<const int64_t> shape() const { return shape_; }
@@ -60,17 +61,24 @@ class PartMap {
   std::span<const Part> copies(const Region& region) const {
     return std::span(parts_).subspan(region.first, region.last - region.first);
   }
-  /// Some box inside `box` that no part holds; nothing when all of it is covered.
-  std::optional<Box> Gap(const Box& box) const;
+  /// Some box inside `box` that no part holds; nothing when all of it is covered. kLimitExceeded.
+  Result<std::optional<Box>> Gap(const Box& box) const;
+  /// Steps that it took to make the map (coverage.h), and what Gap() of this box takes.
+  uint64_t work() const { return work_; }
+  uint64_t GapWork(const Box& box) const;
 
  private:
   void GroupCopies();
-  void FindOverlaps();
+  void MarkOverlaps();
+  void CheckClaims(const format::ManifestView& manifest, uint32_t logical_tensor);
+  Result<std::optional<Box>> Gap(const Box& box, WorkMeter& work) const;
 
   std::vector<int64_t> shape_;
   std::vector<Part> parts_;  // By box.
   std::vector<Region> regions_;
   bool disjoint_ = true;
+  Status status_;
+  uint64_t work_ = 0;
 };
 
 }  // namespace dsckpt::reader

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -6,6 +7,7 @@
 #include "dsckpt/limits.h"
 #include "format/checksum.h"
 #include "format/header.h"
+#include "format/header_of_index.h"
 #include "reader/file_impl.h"
 #include "reader/stored_item.h"
 #include "reader/verify_parts.h"
@@ -22,15 +24,39 @@ std::string EntryText(std::string_view dtype, std::span<const int64_t> shape, ui
          std::to_string(end) + ")";
 }
 
+/// Where two texts differ first, and what stands there, for telling.
+struct Difference {
+  size_t at;
+  std::string expected, found;
+};
+std::optional<Difference> FirstDifference(std::string_view expected, std::string_view found) {
+  constexpr size_t kBefore = 20, kShown = 60;
+  const auto at = static_cast<size_t>(
+      std::mismatch(expected.begin(), expected.end(), found.begin(), found.end()).first -
+      expected.begin());
+  if (at == expected.size() && at == found.size()) return std::nullopt;
+  const size_t from = at < kBefore ? 0 : at - kBefore;
+  return Difference{at, std::string(expected.substr(from, kShown)),
+                    std::string(found.substr(from, kShown))};
+}
+
+/// Says what differs by name where it can, else where the text does.
 class HeaderComparison {
  public:
   HeaderComparison(Verification& run, const format::IndexView& index, const format::Header& header)
-      : run_(run), footer_(run.footer), index_(index), entries_(header.entries) {
-    CompareMember(header.metadata, "dsckpt", VersionText());
-    CompareMember(header.metadata, "dsckpt.bytes", SizeText());
+      : run_(run), footer_(run.footer), index_(index), header_(header), entries_(header.entries) {}
+
+  /// `region` is what `header` was parsed from.
+  void Compare(std::string_view region) {
+    CompareMember("dsckpt", VersionText());
+    CompareMember("dsckpt.bytes", SizeText());
+    CompareEntries();
+    CompareAliases();
+    if (same_) CompareText(region);
   }
 
-  void Compare() {
+ private:
+  void CompareEntries() {
     const uint64_t tail_end = footer_.file_bytes - footer_.data_begin;
     // Above safetensors' cap the header lists the tail alone, which then covers all data.
     const bool alone =
@@ -45,15 +71,15 @@ class HeaderComparison {
     CompareEntry(entries_.back(), EntryText("U8", dims, tail_begin, tail_end));
   }
 
- private:
   void Note(std::string_view item, std::string expected, std::string found) {
+    same_ = false;
     run_.problems.Add(item, "header-mismatch", 8, std::move(expected), std::move(found));
   }
 
   std::string VersionText() const {
     std::string text =
         std::to_string(footer_.version_major) + "." + std::to_string(footer_.version_minor);
-    text.resize(std::max<size_t>(text.size(), 8), ' ');
+    text.resize(format::kVersionBytes, ' ');
     return text;
   }
 
@@ -62,13 +88,60 @@ class HeaderComparison {
     return std::string(20 - digits.size(), '0') + digits;
   }
 
-  void CompareMember(const format::Metadata& metadata, std::string_view key,
-                     const std::string& expected) {
-    const auto member = std::find_if(metadata.begin(), metadata.end(),
+  const std::string* Member(std::string_view key) const {
+    const auto member = std::find_if(header_.metadata.begin(), header_.metadata.end(),
                                      [&](const auto& entry) { return entry.first == key; });
-    if (member != metadata.end() && member->second == expected) return;
+    return member == header_.metadata.end() ? nullptr : &member->second;
+  }
+
+  void CompareMember(std::string_view key, const std::string& expected) {
+    const std::string* const found = Member(key);
+    if (found != nullptr && *found == expected) return;
     Note("header", "metadata " + std::string(key) + " '" + expected + "'",
-         member == metadata.end() ? "none" : "'" + member->second + "'");
+         found == nullptr ? "none" : "'" + *found + "'");
+  }
+
+  /// Stock tools follow these members: one that names another tensor than the index misleads them.
+  void CompareAliases() {
+    for (const auto& [key, value] : header_.metadata) {
+      const auto alias = index_.alias_names.Find(key);
+      if (!alias || format::IsReservedMember(key)) continue;
+      const std::string_view target = index_.tensor_names[index_.alias_target[*alias]];
+      if (value != target) Note(key, "alias of '" + std::string(target) + "'", "'" + value + "'");
+    }
+  }
+
+  /// What producers gave: all members that the format does not make itself. A later minor version
+  /// may have further ones that begin with "dsckpt".
+  format::Metadata Producer() const {
+    format::Metadata producer;
+    for (const auto& member : header_.metadata) {
+      const std::string_view key = member.first;
+      if (key == "dsckpt" || key == "dsckpt.bytes") continue;
+      const bool reserved = format::IsReservedMember(key) && key != "format";
+      if (reserved && footer_.version_minor == 0) continue;
+      if (!reserved && index_.alias_names.Find(key)) continue;
+      producer.push_back(member);
+    }
+    return producer;
+  }
+
+  /// Order, spaces, escapes, aliases that are left out, the region's length: there is one header.
+  void CompareText(std::string_view region) {
+    bool lists = false;
+    auto made = format::HeaderOfIndex(index_, Listed(), true, Producer(), &lists);
+    if (!made.ok()) return Note("header", "the canonical form", made.status().message());
+    std::string expected = std::move(made).value();
+    format::PatchSizes(expected, lists ? footer_.tail_begin : expected.size(), footer_.file_bytes);
+    expected.replace(format::kVersionOffset, format::kVersionBytes, VersionText());
+    if (expected.size() != region.size()) {
+      return Note("header", "a region of " + std::to_string(expected.size()) + " bytes",
+                  std::to_string(region.size()));
+    }
+    const auto difference = FirstDifference(expected, region);
+    if (!difference) return;
+    run_.problems.Add("header", "header-mismatch", difference->at,
+                      "the canonical form: " + difference->expected, difference->found);
   }
 
   void CompareEntry(const format::HeaderEntry& entry, std::string expected) {
@@ -124,7 +197,9 @@ class HeaderComparison {
   Verification& run_;
   const format::Footer& footer_;
   const format::IndexView& index_;
+  const format::Header& header_;
   const std::vector<format::HeaderEntry>& entries_;
+  bool same_ = true;
 };
 
 }  // namespace
@@ -145,7 +220,7 @@ Status VerifyHeader(Verification& run, const format::IndexView* index) {
     run.problems.Add("header", "structure", 8, "", header.status().message());
     return Status();
   }
-  HeaderComparison(run, *index, *header).Compare();
+  HeaderComparison(run, *index, *header).Compare(region);
   return Status();
 }
 

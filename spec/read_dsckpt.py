@@ -3,13 +3,15 @@
 
 Standard library only. Checksums are checked where the package `xxhash` is installed, zstd chunks decoded where `zstandard`
 or Python's own `compression.zstd` is. `read_dsckpt.py FILE` prints what `dsckpt inspect --json --tree` prints, less the path;
-of a manifest what the JSON of its vector says.
-It checks what a reader needs to be right on good files; a strict one checks all of section 15.
+of a manifest, or a directory that has one, what the JSON of its vector says.
+It checks what a reader needs to be right on good files; a strict one checks all of section 15. `--strict` also verifies
+FlatBuffers by the rules of the official verifiers (strict_flatbuffer.py) and the JSON header by section 4.
 """
 
 import base64
 import json
 import math
+import pathlib
 import struct
 import sys
 
@@ -46,6 +48,16 @@ def check(condition, rule, text=""):
 
 def check_sum(kind, data, expected, rule, text):
     check(xxhash is None or getattr(xxhash, kind + "_intdigest")(data) == expected, rule, f"checksum of {text}")
+
+
+def check_strict(data, schema):
+    """What the official verifiers of FlatBuffers ask for, whatever their language."""
+    import strict_flatbuffer  # Beside this file; needed for this only.
+
+    try:
+        strict_flatbuffer.verify(data, pathlib.Path(__file__).with_name(schema))
+    except strict_flatbuffer.NotStrict as error:
+        raise BadFile(f"strict: {error}") from None
 
 
 def up(value, unit):
@@ -107,6 +119,13 @@ def cut_up(ends, column, rule, start=0, last=True):
     return out
 
 
+def pieces_of(table):
+    """By piece: (tensor, logical, element_offset, form, bounds, replica_group)."""
+    columns = [table.vector(i, code) for i, code in ((3, "I"), (4, "I"), (5, "Q"), (6, "B"), (9, "I"))]
+    bounds = cut_up(table.vector(7, "I"), table.vector(8, "Q"), "L2")
+    return list(zip(*columns[:4], map(tuple, bounds), columns[4], strict=True))
+
+
 def read_pieces(table):
     """Section 12: (stored tensor, piece), in order; the piece is None where its form is unknown."""
     names, ends = table.table(0).names(), table.vector(1, "I")
@@ -131,59 +150,25 @@ def read_pieces(table):
         yield tensor, piece if form <= 1 else None
 
 
-def read_manifest(path):
-    """Section 22."""
-    with open(path, "rb") as file:
-        data = file.read()
-    check(len(data) >= 64 and data.endswith(b"DSCKMANI"), "M1", "no trailer")
-    size, buffer_bytes, major, minor, length, must, _, reserved, total = struct.unpack_from("<QQHHIQQQQ", data, len(data) - 64)
-    check(size == len(data), "M2", f"{len(data)} bytes, the trailer says {size}")
-    check_sum("xxh3_64", data[:-16], total, "M3", "manifest")
-    check(major == 1, "M4", f"manifest version {major}.{minor}")
-    check(must == 0, "M5", f"unknown features {must:#x}")
-    check(length == 64 and buffer_bytes + 64 == size and buffer_bytes % 8 == 0 and reserved == 0, "M6", "trailer")
-    check(data[4:8] == b"DSCM", "M7", "identifier")
-    root = Table(data[:buffer_bytes], struct.unpack_from("<I", data)[0])
-    shards, pieces = root.table(3), root.table(6)
-    rows = list(zip(shards.strings(0), shards.vector(1, "I"), *(shards.vector(i, "Q") for i in (2, 3, 4)), strict=True))
-    for name, rank, *_ in rows:
-        bare = not {"/", "\0"} & set(name) and name not in (".", "..", "dsckpt.manifest")
-        check(bare and 0 < len(name.encode()) < 256, "M10", name)
-    check(all(a[1::-1] < b[1::-1] for a, b in zip(rows, rows[1:])) and len(dict.fromkeys(row[0] for row in rows)) == len(rows),
-          "M12", "order of shards")
-    codes = [row[0] for row in root.vector(4, "HHII")]
-    names, shapes = pieces.table(0).names(), cut_up(pieces.vector(1, "I"), pieces.vector(2, "q"), "L2")
-    tensors = [{"name": name, "dtype": DTYPES[codes[i]], "shape": shape, "pieces": []}
-               for name, i, shape in zip(names, root.vector(5, "B"), shapes, strict=True)]
-    order = list(zip(pieces.vector(4, "I"), root.vector(7, "I"), pieces.vector(3, "I"), pieces.vector(5, "Q")))
-    check(order == sorted(order), "M15", "pieces do not ascend")
-    said = ("box", "flat", "element_offset", "replica_group")
-    for logical, shard, (tensor, piece) in zip(pieces.vector(4, "I"), root.vector(7, "I"), read_pieces(pieces), strict=True):
-        row = {key: value for key, value in (piece or {}).items() if key in said}
-        tensors[logical]["pieces"] += [{"shard": rows[shard][0], "tensor": tensor} | row] if piece else []
-    at = root.where(1), root.where(2), root.where(0)
-    text = at[2] + root.get(at[2], "I")
-    return {"attempt": root.data[text + 4 : text + 4 + root.get(text, "I")].decode(),
-            "step": root.get(at[0], "q") if at[0] else 0, "ranks": root.get(at[1], "I") if at[1] else 0,
-            "shards": [dict(zip(("name", "rank", "file_bytes", "index_bytes"), row)) | {"index_xxh3_64": f"{row[4]:016x}"}
-                       for row in rows],
-            "tensors": tensors}
-
-
 class Shard:
-    def __init__(self, path):
+    def __init__(self, path, strict=False):
         with open(path, "rb") as file:
             self.data = file.read()
         self.read_footer()
         index = self.data[self.index_offset : self.index_offset + self.index_bytes]
         check_sum("xxh3_64", index, self.index_sum, "X1", "index")
         check(index[4:8] == b"DSCK", "X2", "index identifier")
+        if strict:
+            check_strict(index, "index.fbs")
         self.read_index(Table(index, struct.unpack_from("<I", index)[0]))
         self.check_layout()
+        if strict:
+            self.check_header()
 
     def read_footer(self):
         """Sections 5 and 13."""
         data, size = self.data, len(self.data)
+        check(any(data[:PAGE]), "F1", "begins with zeros: a save that did not finish")
         check(data[8:].startswith(MARK) and data.endswith(MAGIC), "F1",
               f"no shard, or cut: {size} bytes, header: {data[8:82]}")
         footer = data[-FOOTER:]
@@ -197,7 +182,7 @@ class Shard:
         check(struct.unpack_from("<Q", data)[0] == self.D - 8, "F7", "header length")
         check(says == size, "F8", f"{size} bytes, the footer says {says}")
         check(PAGE <= self.D <= self.L <= self.index_offset and self.D % PAGE == self.index_offset % 64 == 0
-              and self.index_offset + self.index_bytes + FOOTER == size, "F9", "geometry")
+              and self.index_bytes % 8 == 0 and self.index_offset + self.index_bytes + FOOTER == size, "F9", "geometry")
         check(int(data[61:81]) == size, "F10", "file size in the header")
         self.version = f"{major}.{minor}"
 
@@ -218,7 +203,7 @@ class Shard:
             check(all(dim >= 0 for dim in shape) and math.prod(dim or 1 for dim in shape) < 1 << 63, "T2", tensor["name"])
             blocks, rest = divmod(math.prod(shape), block_elements)
             check(rest == 0 and blocks * block_bytes == tensor["bytes"], "T3", tensor["name"])
-            tensor.update(code=code, dtype=DTYPES.get(code, f"unknown({code})"), width=block_bytes, shape=shape)
+            tensor.update(code=code, descriptor=dtypes[position], dtype=DTYPES.get(code, f"unknown({code})"), width=block_bytes, shape=shape)
         for item, position in zip(self.objects, objects.vector(1, "B"), strict=True):
             item.update(code=0, media_type=media_types[position], width=1, shape=[item["bytes"]])
         self.aliases = dict(zip(aliases.table(0).names(), aliases.vector(1, "I"), strict=True))
@@ -227,16 +212,70 @@ class Shard:
         check(len(set(names)) == len(names), "N3", "a name occurs twice")
         for tensor in self.tensors:
             tensor["pieces"] = []
+        self.pieces = []
         if root.table(8) is not None:
             pieces = root.table(8)
-            order = list(zip(*(pieces.vector(i, code) for i, code in ((3, "I"), (5, "Q"), (4, "I")))))
-            check(order == sorted(order), "L6", "pieces do not ascend")
+            columns = pieces_of(pieces)
+            order = [(row[0], row[2], row[1], *row[3:]) for row in columns]
+            check(all(a < b for a, b in zip(order, order[1:])), "L6", "pieces do not ascend")
+            logical = list(zip(pieces.table(0).names(), cut_up(pieces.vector(1, "I"), pieces.vector(2, "q"), "L2")))
+            self.pieces = [(logical[row[1]], (row[0], *row[2:])) for row in columns]
             for ordinal, piece in read_pieces(pieces):
                 check(ordinal < len(self.tensors), "L5", "stored tensor")
                 check(piece is None or piece["element_offset"] + piece["elements"] <= math.prod(self.tensors[ordinal]["shape"]),
                       "L8", self.tensors[ordinal]["name"])
                 self.tensors[ordinal]["pieces"] += [piece] if piece else []
         self.tree, self.attributes = self.read_tree(root.table(9)), self.read_tree(root.table(10))
+
+    def logical_pieces(self):
+        """Section 22.3: ((name, dtype descriptor, shape), columns), those included that no piece says."""
+        rows = [((name, self.tensors[column[0]]["descriptor"], shape), column) for (name, shape), column in self.pieces]
+        declared = {column[0] for _, column in self.pieces}
+        names = [(t["name"], i) for i, t in enumerate(self.tensors)] + list(self.aliases.items())
+        for name, i in names:
+            if i not in declared:
+                shape = self.tensors[i]["shape"]
+                bounds = (0,) * len(shape) + tuple(shape)
+                rows.append(((name, self.tensors[i]["descriptor"], shape), (i, 0, 0, bounds, 0)))
+        return rows
+
+    def check_header(self):
+        """Section 4: there is one header for a shard's index and its producer's metadata."""
+        region = self.data[: self.D]
+        said = json.loads(region[8:], object_pairs_hook=unique)["__metadata__"]
+        check(all(isinstance(value, str) for value in said.values()), "header", "metadata other than strings")
+        own = {key: self.tensors[i]["name"] for key, i in self.aliases.items()
+               if key != "format" and not key.startswith("dsckpt")}
+        for key, target in own.items():
+            check(said.get(key, target) == target, "header", f"{key} is an alias of {target}")
+        given = {key: value for key, value in said.items() if key not in own and not key.startswith("dsckpt")}
+        listed = [t for t in self.tensors if t["encoding"] == 0 and t["code"] in LISTABLE]
+        listed.sort(key=lambda t: (-((t["bytes"] | PAGE) & -(t["bytes"] | PAGE)), t["name"].encode()))
+        for aliases, tensors in ((own, listed), ({}, listed), ({}, [])):
+            text = self.header_text(aliases | given, tensors)
+            if up(8 + len(text), PAGE) <= 8 + 100_000_000:
+                break
+        expected = struct.pack("<Q", up(8 + len(text), PAGE) - 8) + text
+        expected = expected.ljust(up(len(expected), PAGE))
+        check(region == expected, "header", "is not in canonical form")
+
+    def header_text(self, members, listed):
+        quoted = lambda text: json.dumps(text, ensure_ascii=False).encode()
+        numbers = lambda values: b",".join(b"%d" % value for value in values)
+        wide = lambda value: b"%-20d" % value
+        parts = [b'"dsckpt":"%-8s"' % self.version.encode(), b'"dsckpt.bytes":"%020d"' % len(self.data),
+                 b'"format":' + quoted(members.get("format", "pt"))]
+        parts += [quoted(key) + b":" + quoted(value) for key, value in sorted(members.items(), key=lambda item: item[0].encode())
+                  if key != "format"]
+        entries = [b'"__metadata__":{' + b",".join(parts) + b"}"]
+        for t in listed:
+            place = numbers([t["offset"] - self.D, t["offset"] + t["bytes"] - self.D])
+            entries.append(b'%s:{"dtype":"%s","shape":[%s],"data_offsets":[%s]}'
+                           % (quoted(t["name"]), t["dtype"].encode(), numbers(t["shape"]), place))
+        begin = self.L - self.D if listed or self.L == self.D else 0
+        end = len(self.data) - self.D
+        entries.append(b'"__dsckpt__":{"dtype":"U8","shape":[%s],"data_offsets":[%s,%s]}' % (wide(end - begin), wide(begin), wide(end)))
+        return b"{" + b",".join(entries) + b"}"
 
     @staticmethod
     def items(table, payload, sums, stored, first_sum, first_stored):
@@ -329,6 +368,11 @@ class Shard:
         return xxhash and xxhash.xxh3_128_hexdigest(text + b"".join(struct.pack("<QQ", *sums) for sums in item["sums"]))
 
 
+def unique(pairs):
+    check(len(dict(pairs)) == len(pairs), "header", "a name occurs twice")
+    return dict(pairs)
+
+
 def dict_json(pairs):
     plain = all(isinstance(key, str) and not key.startswith("$") for key, _ in pairs)
     return dict(pairs) if plain else {"$dict": [list(pair) for pair in pairs]}
@@ -351,9 +395,24 @@ def describe(shard):
             "attributes": shard.attributes or {}, "tree": tree}
 
 
-if __name__ == "__main__":
+def read_any(path, strict=False):
+    path = pathlib.Path(path)
+    if not path.is_dir() and not path.name.endswith("manifest"):
+        return describe(Shard(path, strict))
+    import read_checkpoint  # Beside this file; it imports from here.
+
+    return (read_checkpoint.read_checkpoint if path.is_dir() else read_checkpoint.read_manifest)(path, strict)
+
+
+def main(arguments):
+    paths = [argument for argument in arguments if argument != "--strict"]
     try:
-        read = read_manifest if sys.argv[1].endswith("manifest") else lambda path: describe(Shard(path))
-        print(json.dumps(read(sys.argv[1]), indent=1))
+        print(json.dumps(read_any(paths[0], len(paths) < len(arguments)), indent=1))
     except (BadFile, OSError, ValueError, LookupError, struct.error) as error:
-        sys.exit(f"{sys.argv[1]}: {error}")
+        sys.exit(f"{paths[0]}: {error}")
+
+
+if __name__ == "__main__":
+    import read_dsckpt  # As a module, so that what imports from it means the same classes.
+
+    read_dsckpt.main(sys.argv[1:])

@@ -32,8 +32,9 @@ Report CheckpointHandle::Job::MakeReport() const {
 Result<std::vector<std::byte>> CheckpointHandle::Job::Manifest() const {
   std::vector<format::ManifestColumns> parts;
   for (const std::string& shard : shards) {
-    DSCKPT_ASSIGN_OR_RETURN(parts.emplace_back(),
-                            ManifestOfFile(attempt.paths.Directory() + "/" + shard, shard, rank));
+    DSCKPT_ASSIGN_OR_RETURN(
+        parts.emplace_back(),
+        ManifestOfFile(attempt.paths.Directory() + "/" + shard, shard, rank, attempt.step));
   }
   DSCKPT_ASSIGN_OR_RETURN(format::ManifestColumns manifest, Merge(parts));
   manifest.attempt = attempt.paths.attempt;

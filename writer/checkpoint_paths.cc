@@ -75,6 +75,10 @@ Status CheckShardName(std::string_view name) {
     return Status(StatusCode::kInvalidArgument,
                   "a shard cannot be called '" + std::string(name) + "': that is the manifest");
   }
+  if (name == "latest" || format::HasCommitMark(name)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "shard name '" + format::Printable(name) + "' is one that a commit uses itself");
+  }
   return CheckBareName("shard name", name, 0);
 }
 

@@ -8,6 +8,7 @@
 #include "format/footer.h"
 #include "format/index.h"
 #include "format/little_endian.h"
+#include "format/shard_match.h"
 #include "io/input_file.h"
 
 namespace dsckpt {
@@ -91,7 +92,7 @@ Result<Report> DecodeReport(std::span<const std::byte> bytes) {
 }
 
 Result<format::ManifestColumns> ManifestOfFile(const std::string& path, std::string_view name,
-                                               int rank) {
+                                               int rank, int64_t step) {
   DSCKPT_ASSIGN_OR_RETURN(const auto input, io::InputFile::Open(path));
   const uint64_t size = input->size();
   std::vector<std::byte> head(std::min(size, kPageBytes)), tail(std::min(size, kFooterBytes));
@@ -103,6 +104,13 @@ Result<format::ManifestColumns> ManifestOfFile(const std::string& path, std::str
   DSCKPT_ASSIGN_OR_RETURN(
       const format::IndexView index,
       format::ParseIndex(bytes, {footer.data_begin, footer.tail_begin, footer.index_offset}));
+  if (const auto recorded = format::RecordedStep(index); recorded && *recorded != step) {
+    return Status(StatusCode::kInvalidArgument, "the shard's attribute 'step' is " +
+                                                    std::to_string(*recorded) +
+                                                    ", but the checkpoint is saved as step " +
+                                                    std::to_string(step) + ": give both the same")
+        .WithPath(path);
+  }
   return format::ManifestOfShard({name, static_cast<uint32_t>(rank), footer.file_bytes,
                                   footer.index_bytes, footer.index_xxh3_64},
                                  index);

@@ -29,9 +29,9 @@ std::vector<std::byte> EncodeReport(const Report& report);
 Result<Report> DecodeReport(std::span<const std::byte> bytes);
 
 /// The manifest of a shard that stands on storage, read back from there: it says what a reader will
-/// find.
+/// find. kInvalidArgument when the shard records another step than `step`: readers refuse that.
 Result<format::ManifestColumns> ManifestOfFile(const std::string& path, std::string_view name,
-                                               int rank);
+                                               int rank, int64_t step);
 
 /// The parts as one. Empty when there are none.
 Result<format::ManifestColumns> Merge(std::span<const format::ManifestColumns> parts);

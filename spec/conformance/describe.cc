@@ -257,4 +257,23 @@ Json Describe(const format::ManifestView& manifest) {
           {"tensors", std::move(tensors)}};
 }
 
+Result<Json> Describe(const Checkpoint& checkpoint) {
+  Json tensors = Json::object();
+  for (uint32_t i = 0; i < checkpoint.tensor_count(); ++i) {
+    const LogicalTensorInfo info = checkpoint.tensor(i);
+    std::vector<std::byte> bytes(info.bytes);
+    DSCKPT_RETURN_IF_ERROR(checkpoint.ReadBytes(i, 0, bytes, true));
+    std::string hex;
+    for (const std::byte byte : bytes) {
+      static constexpr char kDigits[] = "0123456789abcdef";
+      hex += kDigits[std::to_integer<unsigned>(byte) >> 4];
+      hex += kDigits[std::to_integer<unsigned>(byte) & 15];
+    }
+    tensors[std::string(info.name)] = hex;
+  }
+  return Json{{"step", checkpoint.step()},
+              {"shards", checkpoint.shard_count()},
+              {"tensors", std::move(tensors)}};
+}
+
 }  // namespace dsckpt::conformance

@@ -113,6 +113,8 @@ void Collection::Sizes() {
   Add("f1-mark-damaged", kCorrupt, "header", Flipped(mixed_, 20));
   Add("f1-header-unwritten", StatusCode::kNotCheckpoint, "zeros",
       std::string(footer_.data_begin, '\0') + mixed_.substr(footer_.data_begin));
+  Add("f1-header-unwritten-but-one", kCorrupt, "header",
+      std::string(4095, '\0') + mixed_.substr(4095));
   Add("f1-empty", StatusCode::kNotCheckpoint, "empty", "");
   Add("f1-middle-cut-out", StatusCode::kTruncated, "truncated",
       mixed_.substr(0, footer_.data_begin) + mixed_.substr(footer_.data_begin + 64));

@@ -7,6 +7,9 @@
 #include "format/header.h"
 #include "format/index.h"
 #include "format/layout.h"
+#include "format/manifest_trailer.h"
+#include "index_generated.h"
+#include "manifest_generated.h"
 
 namespace dsckpt::conformance {
 namespace {
@@ -144,6 +147,69 @@ std::string WithColumns(const std::string& bytes, const ColumnsChange& change) {
     change(columns);
     parts.index = TextOf(format::EncodeIndex(columns).value());
   });
+}
+
+namespace {
+
+/// Points a vector's field, which `table` has at `field`, to eight zero bytes at the end of
+/// `buffer`: an empty vector whose elements would begin 4 after a multiple of 8.
+void MoveEmptyVector(std::string& buffer, const flatbuffers::Table& table,
+                     flatbuffers::voffset_t field) {
+  const auto* const begin = reinterpret_cast<const uint8_t*>(buffer.data());
+  const auto at = static_cast<size_t>(table.GetAddressOf(field) - begin);
+  const auto offset = static_cast<uint32_t>(buffer.size() - 8 - at);
+  std::memcpy(buffer.data() + at, &offset, sizeof offset);
+}
+
+template <typename Table>
+const flatbuffers::Table& AsTable(const Table* table) {
+  return *reinterpret_cast<const flatbuffers::Table*>(table);
+}
+
+}  // namespace
+
+std::string WithUnalignedVectors(const std::string& shard) {
+  return WithParts(shard, [](Parts& parts) {
+    parts.index.append(8, '\0');
+    std::string& buffer = parts.index;
+    const fbs::Index* const index = fbs::GetIndex(buffer.data());
+    const auto& payload = AsTable(index->objects()->payload());
+    MoveEmptyVector(buffer, payload, fbs::Payload::VT_OFFSET);
+    MoveEmptyVector(buffer, payload, fbs::Payload::VT_RAW_BYTES);
+    MoveEmptyVector(buffer, payload, fbs::Payload::VT_STORED_BYTES);
+    if (index->stored_chunks()->size() == 0) {
+      MoveEmptyVector(buffer, AsTable(index), fbs::Index::VT_STORED_CHUNKS);
+    }
+  });
+}
+
+std::string WithUnalignedManifestVectors(const std::string& manifest) {
+  std::string buffer = manifest.substr(0, manifest.size() - format::kManifestTrailerBytes);
+  buffer.append(8, '\0');
+  const fbs::Manifest* const root = fbs::GetManifest(buffer.data());
+  const auto& pieces = AsTable(root->pieces());
+  MoveEmptyVector(buffer, pieces, fbs::Pieces::VT_LOGICAL_DIMS);
+  MoveEmptyVector(buffer, pieces, fbs::Pieces::VT_ELEMENT_OFFSET);
+  MoveEmptyVector(buffer, pieces, fbs::Pieces::VT_BOUNDS);
+  std::vector<std::byte> bytes(BytesOf(buffer).begin(), BytesOf(buffer).end());
+  format::AppendManifestTrailer(bytes);
+  return TextOf(bytes);
+}
+
+std::string WithLongerHeader(const std::string& bytes) {
+  return WithParts(WithColumns(bytes,
+                               [](format::IndexColumns& columns) {
+                                 for (auto* const payload : {&columns.tensors, &columns.objects}) {
+                                   for (uint64_t& offset : payload->offset) offset += kPageBytes;
+                                 }
+                               }),
+                   [](Parts& parts) {
+                     parts.body.insert(parts.footer.data_begin, kPageBytes, ' ');
+                     parts.footer.data_begin += kPageBytes;
+                     parts.footer.tail_begin += kPageBytes;
+                     const uint64_t json_bytes = parts.footer.data_begin - 8;
+                     std::memcpy(parts.body.data(), &json_bytes, sizeof json_bytes);
+                   });
 }
 
 std::string WithManifest(const std::string& bytes,

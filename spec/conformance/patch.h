@@ -35,6 +35,12 @@ std::string WithManifest(const std::string& bytes,
 /// The manifest's bytes changed, its trailer's checksum recomputed.
 std::string WithManifestBytes(const std::string& bytes, const BytesChange& change);
 
+/// What builders make that leave empty vectors where their length ends: those of 8-byte elements at
+/// 4 beyond a multiple of 8. REQUIRES: a valid shard without objects; a valid manifest without
+/// pieces.
+std::string WithUnalignedVectors(const std::string& shard);
+std::string WithUnalignedManifestVectors(const std::string& manifest);
+
 /// REQUIRES (all): `bytes` is a valid shard.
 /// The index re-encoded with changed columns. The body stays.
 std::string WithColumns(const std::string& bytes, const ColumnsChange& change);
@@ -45,6 +51,9 @@ std::string WithFooter(const std::string& bytes,
                        const std::function<void(format::Footer&)>& change);
 /// The footer's 128 bytes changed, its checksum recomputed.
 std::string WithFooterBytes(const std::string& bytes, const BytesChange& change);
+/// A header region one page longer than it need be, and everything behind it moved. REQUIRES: at
+/// least one listed tensor.
+std::string WithLongerHeader(const std::string& bytes);
 /// The header region changed, its checksum in the footer recomputed.
 std::string WithHeader(const std::string& bytes, const BytesChange& change);
 

@@ -53,6 +53,7 @@ OwnedPiece Flat(std::string name, std::vector<int64_t> shape, Range range, uint6
 void DescribeRank(Description& d, int64_t rank) {
   const auto half = [rank](int64_t size) { return Range{rank * size, (rank + 1) * size}; };
   const auto seed = [rank](int first) { return static_cast<uint8_t>(first + 64 * rank); };
+  d.Attribute("step", int64_t{1000});
   AddTensor(d, "kv", kBF16, {4, 2}, seed(0),
             {Box("key", {4, 2}, {half(2), {0, 2}}), Box("value", {4, 2}, {half(2), {0, 2}}, 4)});
   AddTensor(d, "norm", kF32, {2}, 7, {Box("norm", {2}, {{0, 2}}, 0, 1)});
@@ -195,7 +196,11 @@ void AddShardRules(Collection& c) {
                                   {"m10-absolute", "/etc/passwd"},
                                   {"m10-dots", ".."},
                                   {"m10-utf8", "\xff"},
-                                  {"m10-manifest", "dsckpt.manifest"}};
+                                  {"m10-manifest", "dsckpt.manifest"},
+                                  {"m10-latest", "latest"},
+                                  {"m10-hidden", ".pieces.dsckpt"},
+                                  {"m10-mark", "pieces.incomplete-6f1d2c-3"},
+                                  {"m10-mark-alone", "pieces.removed-"}};
   for (const auto& [name, shard] : names) {
     c.Manifest(name, "bare file name", [&](M& m) { m.shard_names[1] = shard; });
   }
@@ -216,6 +221,11 @@ void AddManifestPieceRules(Collection& c) {
   c.Manifest("m14-column", "pieces.form", [](M& m) { m.pieces.form.pop_back(); });
   c.Manifest("m14-name", "legal item name",
              [](M& m) { Rename(m.pieces.logical_names, "flat", std::string_view("fl\0t", 4)); });
+  // A message about the dtype would need the name.
+  c.Manifest("m14-name-beyond", "end", [](M& m) {
+    m.dtypes.clear();
+    m.pieces.logical_names.ends.back() = 0x7FFFFFFF;
+  });
   c.Manifest("m14-shape", "shape", [](M& m) { m.pieces.logical_dims[0] = -2; });
   c.Manifest("m14-bounds", "flat range", [](M& m) { m.pieces.bounds[1] = 3; });
   c.Manifest("m14-overflow", "element_offset",
@@ -268,6 +278,13 @@ Result<std::string> ManifestVector(const std::string& pieces, const std::string&
   DSCKPT_ASSIGN_OR_RETURN(ManifestColumns manifest, format::MergeManifests(parts));
   manifest.attempt = "6f1d2c-3";
   manifest.step = 1000;
+  DSCKPT_ASSIGN_OR_RETURN(const Bytes bytes, format::EncodeManifest(manifest));
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+Result<std::string> ManifestOfOne(const std::string& shard, std::string_view name) {
+  DSCKPT_ASSIGN_OR_RETURN(ManifestColumns manifest, PartOf(shard, name, 0));
+  manifest.attempt = "6f1d2c-4";
   DSCKPT_ASSIGN_OR_RETURN(const Bytes bytes, format::EncodeManifest(manifest));
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }

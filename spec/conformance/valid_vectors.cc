@@ -295,7 +295,8 @@ SaveOptions MetadataOptions() {
 
 SaveOptions NoteOptions() {
   SaveOptions options;
-  options.metadata = {{"note", "the producer's"}};
+  // The member that the alias of this name would get anyway.
+  options.metadata = {{"note", "dsckpt.bytes"}, {"notes", "the producer's"}};
   return options;
 }
 
@@ -336,6 +337,7 @@ std::vector<ValidVector> ValidVectors() {
       {"example", Example, {}},
       {"layout", Layout, {}},
       {"empty", [](Description&) {}, {}},
+      {"nothing", [](Description& d) { d.Flat(); }, {}},  // Not even a tree.
       {"dtypes", DTypes, {}},
       {"empty-tensors", EmptyTensors, {}},
       {"empty-then-unlisted", EmptyThenUnlisted, {}},

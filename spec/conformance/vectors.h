@@ -2,7 +2,9 @@
 #define DSCKPT_SPEC_CONFORMANCE_VECTORS_H_
 
 #include <functional>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dsckpt/engine.h"
@@ -46,6 +48,27 @@ Result<std::vector<InvalidVector>> InvalidVectors(const std::string& mixed);
 Result<std::string> ManifestVector(const std::string& pieces, const std::string& pieces_rank1);
 /// Broken variants of it; each `code` is what parsing gives.
 Result<std::vector<InvalidVector>> InvalidManifests(const std::string& manifest);
+/// Those of "mixed" and "aliases" whose JSON header is not the one that their index leads to.
+std::vector<InvalidVector> InvalidHeaders(const std::string& mixed, const std::string& aliases);
+
+/// A directory with a manifest: files by name. Opening it and all of its shards gives `code`.
+struct DirectoryVector {
+  std::string name;
+  std::map<std::string, std::string> files;
+  StatusCode code = StatusCode::kOk;
+  std::string message_contains = {};
+};
+/// Of the shards that are the vectors "pieces" and "pieces-rank1", their manifest, and "nothing".
+Result<std::vector<DirectoryVector>> ValidDirectories(const std::string& pieces,
+                                                      const std::string& pieces_rank1,
+                                                      const std::string& manifest,
+                                                      const std::string& nothing);
+/// Broken variants of the first of them: manifest and shards say different things (rules S).
+std::vector<DirectoryVector> InvalidDirectories(const DirectoryVector& valid);
+
+/// A manifest of one shard of rank 0.
+Result<std::string> ManifestOfOne(const std::string& shard, std::string_view name);
+
 /// Broken variants of "pieces".
 Result<std::vector<InvalidVector>> InvalidPieces(const std::string& pieces);
 

@@ -1,8 +1,11 @@
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
+#include "dsckpt/checkpoint.h"
 #include "dsckpt/file.h"
 #include "spec/conformance/describe.h"
+#include "spec/conformance/patch.h"
 #include "spec/conformance/vectors.h"
 
 namespace dsckpt::conformance {
@@ -46,6 +49,19 @@ Status WriteValid(const std::string& directory) {
   return {};
 }
 
+// What an index has that was built without aligning empty vectors, as 0.1 built them.
+Status WriteUnaligned(const std::string& directory) {
+  DSCKPT_ASSIGN_OR_RETURN(const std::string nothing, ReadFile(directory + "/nothing.dsckpt"));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string tree, ReadFile(directory + "/attributes.dsckpt"));
+  for (const auto& [name, bytes] :
+       {std::pair("unaligned-nothing", nothing), std::pair("unaligned-attributes", tree)}) {
+    const std::string stem = directory + "/" + name;
+    DSCKPT_RETURN_IF_ERROR(WriteFile(stem + ".dsckpt", WithUnalignedVectors(bytes)));
+    DSCKPT_RETURN_IF_ERROR(WriteDescription(stem));
+  }
+  return {};
+}
+
 Json Expectation(const InvalidVector& vector) {
   Json json = {{"code", StatusCodeName(vector.code)}};
   if (vector.code != StatusCode::kOk) {
@@ -76,15 +92,52 @@ Status WriteInvalid(const std::string& directory, const char* extension,
   return {};
 }
 
+Status WriteDirectory(const std::string& path, const DirectoryVector& vector) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  for (const auto& [name, bytes] : vector.files) {
+    DSCKPT_RETURN_IF_ERROR(WriteFile(path + "/" + name, bytes));
+  }
+  return {};
+}
+
+Status WriteDirectories(const std::string& valid, const std::string& invalid) {
+  const auto read = [&](const char* name) { return ReadFile(valid + "/" + name); };
+  DSCKPT_ASSIGN_OR_RETURN(const std::string pieces, read("pieces.dsckpt"));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string second, read("pieces-rank1.dsckpt"));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string manifest, read("manifest.manifest"));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string nothing, read("nothing.dsckpt"));
+  DSCKPT_ASSIGN_OR_RETURN(const auto good, ValidDirectories(pieces, second, manifest, nothing));
+  for (const DirectoryVector& vector : good) {
+    const std::string path = valid + "/" + vector.name;
+    DSCKPT_RETURN_IF_ERROR(WriteDirectory(path, vector));
+    DSCKPT_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(path));
+    DSCKPT_ASSIGN_OR_RETURN(const Json json, Describe(checkpoint));
+    DSCKPT_RETURN_IF_ERROR(WriteFile(path + ".json", json.dump(1) + "\n"));
+  }
+  for (const DirectoryVector& vector : InvalidDirectories(good[0])) {
+    const std::string path = invalid + "/" + vector.name;
+    DSCKPT_RETURN_IF_ERROR(WriteDirectory(path, vector));
+    const Json json = {{"code", StatusCodeName(vector.code)},
+                       {"message_contains", vector.message_contains}};
+    DSCKPT_RETURN_IF_ERROR(WriteFile(path + ".json", json.dump(1) + "\n"));
+  }
+  return {};
+}
+
 }  // namespace
 
 Status WriteVectors(const std::string& directory) {
   const std::string valid = directory + "/valid", invalid = directory + "/invalid";
   DSCKPT_RETURN_IF_ERROR(WriteValid(valid));
+  DSCKPT_RETURN_IF_ERROR(WriteUnaligned(valid));
   DSCKPT_RETURN_IF_ERROR(WriteManifest(valid));
+  DSCKPT_RETURN_IF_ERROR(WriteDirectories(valid, invalid));
   DSCKPT_ASSIGN_OR_RETURN(const std::string mixed, ReadFile(valid + "/mixed.dsckpt"));
   DSCKPT_ASSIGN_OR_RETURN(auto broken, InvalidVectors(mixed));
   DSCKPT_RETURN_IF_ERROR(WriteInvalid(invalid, ".dsckpt", broken));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string aliases, ReadFile(valid + "/aliases.dsckpt"));
+  DSCKPT_RETURN_IF_ERROR(WriteInvalid(invalid, ".dsckpt", InvalidHeaders(mixed, aliases)));
   DSCKPT_ASSIGN_OR_RETURN(const std::string pieces, ReadFile(valid + "/pieces.dsckpt"));
   DSCKPT_ASSIGN_OR_RETURN(broken, InvalidPieces(pieces));
   DSCKPT_RETURN_IF_ERROR(WriteInvalid(invalid, ".dsckpt", broken));

@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <set>
 
+#include "dsckpt/checkpoint.h"
 #include "dsckpt/file.h"
 #include "dsckpt/verify.h"
 #include "format/checksum.h"
@@ -140,6 +142,64 @@ TEST_CASE("verification finds fault with every invalid vector") {
   }
 }
 
+namespace {
+
+std::vector<std::string> Directories(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.is_directory()) paths.push_back(entry.path().string());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// Opens a checkpoint and every shard of it: the first error.
+Result<Checkpoint> OpenAll(const std::string& path) {
+  CheckpointOptions options;
+  options.retry = std::chrono::milliseconds(0);
+  DSCKPT_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(path, options));
+  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
+    DSCKPT_RETURN_IF_ERROR(checkpoint.OpenShard(i).status());
+  }
+  return checkpoint;
+}
+
+}  // namespace
+
+TEST_CASE("valid directories hold what their JSON says") {
+  const auto paths = Directories(kVectors + "valid");
+  REQUIRE(paths.size() >= 3);
+  for (const std::string& path : paths) {
+    INFO(path);
+    const Result<Checkpoint> checkpoint = OpenAll(path);
+    REQUIRE(checkpoint.status().ToString() == "Ok");
+    const Result<Json> json = Describe(*checkpoint);
+    REQUIRE(json.status().ToString() == "Ok");
+    CHECK(*json == ReadJson(path));
+    for (uint32_t i = 0; i < checkpoint->tensor_count(); ++i) {
+      CHECK(checkpoint->CheckCoverage(i).ok());
+      CHECK(checkpoint->CompareCopies(i).ok());
+    }
+    for (uint32_t i = 0; i < checkpoint->shard_count(); ++i) {
+      CHECK(Verify(checkpoint->OpenShard(i)->path())->ok);
+    }
+  }
+}
+
+TEST_CASE("invalid directories are refused as their JSON says") {
+  const auto paths = Directories(kVectors + "invalid");
+  REQUIRE(paths.size() >= 15);
+  for (const std::string& path : paths) {
+    const Json expected = ReadJson(path);
+    const Status status = OpenAll(path).status();
+    INFO(path << ": " << status.ToString());
+    CHECK(StatusCodeName(status.code()) == expected["code"].get<std::string>());
+    const auto contains = expected["message_contains"].get<std::string>();
+    INFO("should contain: " << contains);
+    CHECK(status.message().find(contains) != std::string::npos);
+  }
+}
+
 TEST_CASE("the manifest vector says what its JSON says") {
   const std::string bytes = ReadWholeFile(kVectors + "valid/manifest.manifest");
   const Result<format::ManifestView> manifest =
@@ -175,16 +235,18 @@ TEST_CASE("each validation rule of the specification has a vector") {
   for (size_t at = spec.find("\n| F1 |"); at != std::string::npos; at = spec.find("\n| ", at + 1)) {
     const std::string rule = spec.substr(at + 3, spec.find(' ', at + 3) - at - 3);
     const bool is_rule =
-        rule.size() >= 2 && std::string("FXNTPRLM").find(rule[0]) != std::string::npos &&
+        rule.size() >= 2 && std::string("FXNTPRLMS").find(rule[0]) != std::string::npos &&
         std::all_of(rule.begin() + 1, rule.end(), [](char c) { return isdigit(c); });
     if (is_rule) rules.insert(rule);
     if (rule == "what") break;
   }
-  REQUIRE(rules.size() > 55);
+  REQUIRE(rules.size() > 60);
   std::set<std::string> covered;
   std::vector<std::string> stems = Stems(kVectors + "invalid");
   const std::vector<std::string> manifests = Stems(kVectors + "invalid", ".manifest");
   stems.insert(stems.end(), manifests.begin(), manifests.end());
+  const std::vector<std::string> directories = Directories(kVectors + "invalid");
+  stems.insert(stems.end(), directories.begin(), directories.end());
   for (const std::string& stem : stems) {
     std::string rule = fs::path(stem).filename().string();
     rule = rule.substr(0, rule.find('-'));
@@ -261,6 +323,9 @@ TEST_CASE("the vectors are what this version writes") {
   }
   CHECK(ReadWholeFile(dir / "valid/manifest.manifest") ==
         ReadWholeFile(kVectors + "valid/manifest.manifest"));
+  for (const char* const part : {"valid", "invalid"}) {
+    CHECK(Directories(dir / part).size() == Directories(kVectors + part).size());
+  }
 }
 
 #ifdef DSCKPT_TOOL

@@ -283,18 +283,25 @@ TEST_CASE("catalog: C10, tied tensors are stored once under the smallest name") 
   }
 }
 
-TEST_CASE("catalog: an alias does not take over another metadata key") {
+TEST_CASE("catalog: an alias and another metadata key of its name") {
   Description d;
   const int64_t one[] = {1};
   for (const char* name : {"a", "format", "dsckpt.bytes", "mine", "z"}) {
     d.Tensor(name, At(memory, kF32, one));
   }
-  const Catalog c = Build(d, true, {{"format", "pt"}, {"mine", "value"}});
+  // The key would hide from stock tools what the tensor is tied to.
+  for (const bool shard : {true, false}) {
+    const Status status = BuildCatalog(d.data(), shard, {{"mine", "value"}}).status();
+    CHECK(status.code() == (shard ? StatusCode::kInvalidArgument : StatusCode::kUnsupported));
+    CHECK(status.message().find(shard ? "'mine' is tied to 'a'" : "'dsckpt.bytes'") !=
+          std::string::npos);
+  }
+  const Catalog c = Build(d, true, {{"format", "pt"}, {"mine", "a"}});
   CHECK(c.aliases.size() == 4);
   const Metadata metadata = ParseRegion(c, c.log_begin + 4096).metadata;
   REQUIRE(metadata.size() == 5);
   CHECK(metadata[2] == Metadata::value_type("format", "pt"));
-  CHECK(metadata[3] == Metadata::value_type("mine", "value"));
+  CHECK(metadata[3] == Metadata::value_type("mine", "a"));
   CHECK(metadata[4] == Metadata::value_type("z", "a"));
 
   // The builder's own default counts as well.

@@ -391,3 +391,20 @@ TEST_CASE("index: too large to encode") {
   columns.tree.heap.resize(kMaxIndexBytes - 100);
   CHECK(EncodeIndex(columns).status().code() == StatusCode::kLimitExceeded);
 }
+
+TEST_CASE("index: of nothing, and its empty vectors, are aligned like any other") {
+  const auto bytes = EncodeIndex({}).value();
+  CHECK(bytes.size() % 8 == 0);
+  const auto parsed = ParseIndex(bytes, {4096, 4096, 4096});
+  CHECK(parsed.status().ToString() == "Ok");
+  const fbs::Index& index = *fbs::GetIndex(bytes.data());
+  const auto* const payload = index.objects()->payload();
+  for (const auto* const vector :
+       {payload->offset(), payload->raw_bytes(), payload->stored_bytes()}) {
+    CHECK(vector->size() == 0);
+    CHECK(reinterpret_cast<uintptr_t>(vector->Data()) % 8 == 0);
+  }
+  CHECK(reinterpret_cast<uintptr_t>(index.chunk_sums()->Data()) % 8 == 0);
+  CHECK(reinterpret_cast<uintptr_t>(index.stored_chunks()->Data()) % 8 == 0);
+  CHECK(reinterpret_cast<uintptr_t>(index.tensors()->dims()->Data()) % 8 == 0);
+}

@@ -150,6 +150,12 @@ TEST_CASE("manifest: one broken rule at a time") {
       {"dtype block", "dtype 12: description", [](M& m) { m.dtypes[0].block_bytes = 8; }},
       {"dtype position", "logical tensor 'q': dtype: expected below 2, found 2",
        [](M& m) { m.logical_dtype[1] = 2; }},
+      {"logical names beyond their bytes, and a message that would show one", "end",
+       [](M& m) {
+         m.dtypes.clear();
+         m.pieces.logical_names.ends.back() = 0x7FFFFFFF;
+       }},
+      {"no dtypes", "logical tensor 'b': dtype", [](M& m) { m.dtypes.clear(); }},
       {"logical names", "above 'b'", [](M& m) { m.pieces.logical_names.bytes = "bbw"; }},
       {"piece lengths", "pieces.form", [](M& m) { m.pieces.form.pop_back(); }},
       {"logical ordinal", "piece 3: logical", [](M& m) { m.pieces.logical[3] = 3; }},

@@ -1,0 +1,168 @@
+#include <algorithm>
+
+#include "spec/conformance/patch.h"
+#include "spec/conformance/vectors.h"
+
+// Sharded checkpoints: directories with a manifest. The invalid ones are manifests and shards that
+// meet all of their own rules and do not belong together (rules S of spec/format.md).
+
+namespace dsckpt::conformance {
+namespace {
+
+using format::ManifestColumns;
+using format::PieceColumns;
+
+constexpr const char* kManifest = "dsckpt.manifest";
+constexpr const char* kShard = "pieces.dsckpt";
+constexpr const char* kSecond = "pieces-rank1.dsckpt";
+
+uint32_t LogicalOf(const ManifestColumns& m, std::string_view name) {
+  for (uint32_t i = 0; i < m.pieces.logical_names.size(); ++i) {
+    if (m.pieces.logical_names[i] == name) return i;
+  }
+  return m.pieces.logical_names.size();
+}
+
+/// Position of the piece of a logical tensor that lies in a shard.
+uint32_t PieceOf(const ManifestColumns& m, std::string_view name, uint32_t shard) {
+  uint32_t i = 0;
+  const uint32_t logical = LogicalOf(m, name);
+  while (m.pieces.logical.at(i) != logical || m.piece_shard.at(i) != shard) ++i;
+  return i;
+}
+
+uint64_t& BoundOf(PieceColumns& p, uint32_t piece, uint32_t i) {
+  return p.bounds.at((piece == 0 ? 0 : p.bounds_end.at(piece - 1)) + i);
+}
+
+void ErasePiece(ManifestColumns& m, uint32_t piece) {
+  PieceColumns& p = m.pieces;
+  const uint32_t begin = piece == 0 ? 0 : p.bounds_end[piece - 1];
+  const uint32_t count = p.bounds_end[piece] - begin;
+  p.bounds.erase(p.bounds.begin() + begin, p.bounds.begin() + begin + count);
+  for (size_t i = piece; i < p.bounds_end.size(); ++i) p.bounds_end[i] -= count;
+  for (auto* const column :
+       {&p.tensor, &p.logical, &p.bounds_end, &p.replica_group, &m.piece_shard}) {
+    column->erase(column->begin() + piece);
+  }
+  p.element_offset.erase(p.element_offset.begin() + piece);
+  p.form.erase(p.form.begin() + piece);
+}
+
+/// The same piece once more, of a replica group of its own.
+void DoublePiece(ManifestColumns& m, uint32_t piece) {
+  PieceColumns& p = m.pieces;
+  const uint32_t begin = piece == 0 ? 0 : p.bounds_end[piece - 1];
+  const std::vector<uint64_t> bounds(p.bounds.begin() + begin,
+                                     p.bounds.begin() + p.bounds_end[piece]);
+  p.bounds.insert(p.bounds.begin() + p.bounds_end[piece], bounds.begin(), bounds.end());
+  const auto again = [&](auto& column) {
+    const auto value = column[piece];
+    column.insert(column.begin() + piece, value);
+  };
+  again(p.tensor);
+  again(p.logical);
+  again(p.element_offset);
+  again(p.form);
+  again(p.bounds_end);
+  again(p.replica_group);
+  again(m.piece_shard);
+  for (size_t i = piece + 1; i < p.bounds_end.size(); ++i) {
+    p.bounds_end[i] += static_cast<uint32_t>(bounds.size());
+  }
+  p.replica_group[piece + 1] += 9;
+}
+
+class Collection {
+ public:
+  explicit Collection(const DirectoryVector& valid) : valid_(valid) {}
+
+  DirectoryVector& Add(std::string name, StatusCode code, std::string contains) {
+    vectors_.push_back({std::move(name), valid_.files, code, std::move(contains)});
+    return vectors_.back();
+  }
+  void Manifest(std::string name, std::string contains,
+                const std::function<void(ManifestColumns&)>& change) {
+    std::string& manifest =
+        Add(std::move(name), StatusCode::kMismatch, std::move(contains)).files[kManifest];
+    manifest = WithManifest(manifest, change);
+  }
+  std::vector<DirectoryVector> Take() { return std::move(vectors_); }
+
+ private:
+  const DirectoryVector& valid_;
+  std::vector<DirectoryVector> vectors_;
+};
+
+void AddFiles(Collection& c) {
+  using D = DirectoryVector;
+  D& missing = c.Add("s1-missing", StatusCode::kIncomplete, "missing");
+  missing.files.erase(kSecond);
+  D& other = c.Add("s2-another-save", StatusCode::kMismatch, "not the shard");
+  other.files[kShard] = WithColumns(
+      other.files[kShard], [](format::IndexColumns& columns) { columns.chunk_sums[0].low ^= 1; });
+  D& exchanged = c.Add("s2-exchanged", StatusCode::kMismatch, "not the shard");
+  std::swap(exchanged.files[kShard], exchanged.files[kSecond]);
+  D& longer = c.Add("s2-size", StatusCode::kMismatch, "not the shard");
+  longer.files[kManifest] =
+      WithManifest(longer.files[kManifest], [](ManifestColumns& m) { m.shard_file_bytes[0] += 8; });
+}
+
+void AddPieces(Collection& c) {
+  using M = ManifestColumns;
+  c.Manifest("s3-bounds-swapped", "'key'", [](M& m) {
+    std::swap(BoundOf(m.pieces, PieceOf(m, "key", 0), 0),
+              BoundOf(m.pieces, PieceOf(m, "key", 1), 0));
+  });
+  c.Manifest("s3-name", "'flau'", [](M& m) {
+    std::string& names = m.pieces.logical_names.bytes;
+    names.replace(names.find("flat"), 4, "flau");
+  });
+  c.Manifest("s3-tensor-out-of-range", "'value'",
+             [](M& m) { m.pieces.tensor[PieceOf(m, "value", 1)] = 17; });
+  c.Manifest("s3-other-tensor", "'uneven'",
+             [](M& m) { m.pieces.tensor[PieceOf(m, "uneven", 0)] -= 1; });
+  c.Manifest("s3-offset", "'value'",
+             [](M& m) { m.pieces.element_offset[PieceOf(m, "value", 1)] -= 1; });
+  c.Manifest("s3-piece-missing", "'key'", [](M& m) { ErasePiece(m, PieceOf(m, "key", 1)); });
+  c.Manifest("s3-piece-more", "'key'", [](M& m) { DoublePiece(m, PieceOf(m, "key", 0)); });
+  c.Manifest("s3-other-shard", "'bias'", [](M& m) { m.piece_shard[PieceOf(m, "bias", 0)] = 1; });
+  c.Manifest("s3-form", "'norm'", [](M& m) { m.pieces.form[PieceOf(m, "norm", 0)] = 1; });
+  c.Manifest("s3-replica-group", "'norm'",
+             [](M& m) { m.pieces.replica_group[PieceOf(m, "norm", 1)] = 2; });
+  c.Manifest("s3-extent", "'flat'", [](M& m) { BoundOf(m.pieces, PieceOf(m, "flat", 1), 1) -= 1; });
+  c.Manifest("s3-of-a-whole-tensor", "'step.rank1'",
+             [](M& m) { m.pieces.replica_group[PieceOf(m, "step.rank1", 1)] = 1; });
+  // F32 (12) and I32 (7) are as wide.
+  c.Manifest("s4-dtype", "'norm'", [](M& m) {
+    m.dtypes.push_back({7, 32, 1, 4});
+    m.logical_dtype[LogicalOf(m, "norm")] = static_cast<uint8_t>(m.dtypes.size() - 1);
+  });
+  c.Manifest("s4-shape", "'norm'", [](M& m) {
+    m.pieces.logical_dims[m.pieces.logical_dim_end[LogicalOf(m, "norm")] - 1] = 3;
+  });
+  c.Manifest("s5-step", "step 1000", [](M& m) { m.step = 1001; });
+}
+
+}  // namespace
+
+Result<std::vector<DirectoryVector>> ValidDirectories(const std::string& pieces,
+                                                      const std::string& pieces_rank1,
+                                                      const std::string& manifest,
+                                                      const std::string& nothing) {
+  DSCKPT_ASSIGN_OR_RETURN(const std::string of_nothing, ManifestOfOne(nothing, "nothing.dsckpt"));
+  return std::vector<DirectoryVector>{
+      {"sharded", {{kManifest, manifest}, {kShard, pieces}, {kSecond, pieces_rank1}}},
+      {"sharded-nothing", {{kManifest, of_nothing}, {"nothing.dsckpt", nothing}}},
+      {"sharded-unaligned",
+       {{kManifest, WithUnalignedManifestVectors(of_nothing)}, {"nothing.dsckpt", nothing}}}};
+}
+
+std::vector<DirectoryVector> InvalidDirectories(const DirectoryVector& valid) {
+  Collection collection(valid);
+  AddFiles(collection);
+  AddPieces(collection);
+  return collection.Take();
+}
+
+}  // namespace dsckpt::conformance
