@@ -61,6 +61,7 @@ struct Checkpoint::Impl {
   std::string path;
   CheckpointOptions options;
   bool has_manifest = false;
+  StepSource step_source = StepSource::kUnknown;
   reader::AlignedBuffer manifest_memory;             // with a manifest: what it borrows from
   std::unique_ptr<format::ManifestColumns> columns;  // without: likewise
   format::ManifestView manifest;

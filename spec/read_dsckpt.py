@@ -161,10 +161,11 @@ def read_manifest(path):
     for logical, shard, (tensor, piece) in zip(pieces.vector(4, "I"), root.vector(7, "I"), read_pieces(pieces), strict=True):
         row = {key: value for key, value in (piece or {}).items() if key in said}
         tensors[logical]["pieces"] += [{"shard": rows[shard][0], "tensor": tensor} | row] if piece else []
-    at = root.where(1), root.where(2), root.where(0)
+    at = root.where(1), root.where(2), root.where(0), root.where(8)
     text = at[2] + root.get(at[2], "I")
     return {"attempt": root.data[text + 4 : text + 4 + root.get(text, "I")].decode(),
             "step": root.get(at[0], "q") if at[0] else 0, "ranks": root.get(at[1], "I") if at[1] else 0,
+            "serial": root.get(at[3], "Q") if at[3] else 0,
             "shards": [dict(zip(("name", "rank", "file_bytes", "index_bytes"), row)) | {"index_xxh3_64": f"{row[4]:016x}"}
                        for row in rows],
             "tensors": tensors}
