@@ -1,7 +1,7 @@
 # dsckpt::dsckpt, the library that programs link, and its installation.
 
-add_library(dsckpt $<TARGET_OBJECTS:dsckpt_format> $<TARGET_OBJECTS:dsckpt_io> $<TARGET_OBJECTS:dsckpt_writer>
-            $<TARGET_OBJECTS:dsckpt_reader> $<$<BOOL:${DSCKPT_WITH_CUDA}>:$<TARGET_OBJECTS:dsckpt_kernels>>)
+add_library(dsckpt $<TARGET_OBJECTS:dsckpt_format> $<TARGET_OBJECTS:dsckpt_io> $<TARGET_OBJECTS:dsckpt_run>
+            $<TARGET_OBJECTS:dsckpt_writer> $<TARGET_OBJECTS:dsckpt_reader> $<$<BOOL:${DSCKPT_WITH_CUDA}>:$<TARGET_OBJECTS:dsckpt_kernels>>)
 add_library(dsckpt::dsckpt ALIAS dsckpt)
 target_compile_features(dsckpt PUBLIC cxx_std_20)
 target_include_directories(dsckpt PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>

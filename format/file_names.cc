@@ -12,13 +12,12 @@ bool IsBareFileName(std::string_view name) {
 }
 
 bool HasCommitMark(std::string_view name) {
-  constexpr std::string_view kMarks[] = {".incomplete-", ".removed-", ".replaced-"};
-  return std::any_of(std::begin(kMarks), std::end(kMarks),
+  return std::any_of(std::begin(kCommitMarks), std::end(kCommitMarks),
                      [name](std::string_view mark) { return name.find(mark) != name.npos; });
 }
 
 bool IsShardName(std::string_view name) {
-  return IsBareFileName(name) && name[0] != '.' && name != "latest" && name != kManifestName &&
+  return IsBareFileName(name) && name[0] != '.' && name != kLatestName && name != kManifestName &&
          !HasCommitMark(name);
 }
 

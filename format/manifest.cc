@@ -40,7 +40,7 @@ void Build(Builder& builder, const ManifestColumns& columns) {
   const auto pieces = BuildPieces(builder, columns.pieces);
   const auto piece_shard = Scalars(builder, columns.piece_shard);
   builder.Finish(fbs::CreateManifest(builder, attempt, columns.step, columns.ranks, shards, dtypes,
-                                     logical_dtype, pieces, piece_shard),
+                                     logical_dtype, pieces, piece_shard, columns.serial),
                  fbs::ManifestIdentifier());
 }
 
@@ -58,6 +58,7 @@ ManifestView ViewOf(const ManifestColumns& columns) {
   view.attempt = columns.attempt;
   view.step = columns.step;
   view.ranks = columns.ranks;
+  view.serial = columns.serial;
   view.shard_names.assign(columns.shard_names.begin(), columns.shard_names.end());
   view.shard_rank = columns.shard_rank;
   view.shard_file_bytes = columns.shard_file_bytes;

@@ -19,8 +19,9 @@ namespace dsckpt::format {
 /// group is a manifest too: of that rank's shards alone.
 struct ManifestColumns {
   std::string attempt;
-  int64_t step = 0;
+  int64_t step = 0;  // Negative: not known.
   uint32_t ranks = 0;
+  uint64_t serial = 0;  // Among the saves of its run directory, from 1; 0: not known.
   std::vector<std::string> shard_names;
   std::vector<uint32_t> shard_rank;
   std::vector<uint64_t> shard_file_bytes, shard_index_bytes, shard_index_xxh3_64;
@@ -35,6 +36,7 @@ struct ManifestView {
   std::string_view attempt;
   int64_t step = 0;
   uint32_t ranks = 0;
+  uint64_t serial = 0;
   std::vector<std::string_view> shard_names;
   std::span<const uint32_t> shard_rank;
   std::span<const uint64_t> shard_file_bytes, shard_index_bytes, shard_index_xxh3_64;
@@ -62,11 +64,11 @@ struct ShardIdentity {
 
 /// The manifest of one shard. Stored tensors without pieces become whole pieces of logical tensors
 /// of their own name; so do aliases of such. Two dtypes or shapes for one logical name: kMismatch.
-/// `attempt` and `step` stay unset, `ranks` is what the shard's rank needs.
+/// `attempt`, `step` and `serial` stay unset, `ranks` is what the shard's rank needs.
 Result<ManifestColumns> ManifestOfShard(const ShardIdentity& shard, const IndexView& index);
 
-/// All shards of all parts, ordered by rank and name. `attempt` and `step` stay unset, `ranks` is
-/// the largest of the parts'. Parts are manifests that meet the rules. A shard name twice:
+/// All shards of all parts, ordered by rank and name. `attempt`, `step` and `serial` stay unset,
+/// `ranks` is the largest of the parts'. Parts are manifests that meet the rules. A shard name twice:
 /// kAlreadyExists; a logical tensor with two dtypes or two shapes: kMismatch, naming both shards.
 /// Near-linear in the number of pieces.
 Result<ManifestColumns> MergeManifests(std::span<const ManifestView> parts);

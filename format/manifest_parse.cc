@@ -22,6 +22,7 @@ Result<ManifestView> Borrow(const fbs::Manifest& manifest) {
   view.attempt = {manifest.attempt()->c_str(), manifest.attempt()->size()};
   view.step = manifest.step();
   view.ranks = manifest.ranks();
+  view.serial = manifest.serial();
   const fbs::Shards& shards = *manifest.shards();
   DSCKPT_RETURN_IF_ERROR(
       BorrowStrings(kPart, shards.names(), "shards.names", kMaxItems, view.shard_names));

@@ -43,11 +43,21 @@ std::pair<std::string, std::string> SplitPath(const std::string& path) {
   return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
 }
 
+}  // namespace
+
+std::string ParentOf(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  std::string parent = SplitPath(path).first;
+  while (parent.size() > 1 && parent.back() == '/') parent.pop_back();
+  return parent;
+}
+
+namespace {
+
 Status WriteAll(int fd, std::span<const std::byte> bytes, const std::string& path) {
   for (size_t done = 0; done < bytes.size();) {
     const ssize_t n =
         Sys().pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
-    if (n < 0 && errno == EINTR) continue;
     if (n < 0) return ErrnoStatus(errno, "write", path);
     done += static_cast<size_t>(n);
   }
@@ -88,7 +98,7 @@ Status WriteNew(const std::string& path, std::span<const std::byte> bytes, bool 
   }
   if (!status.ok()) Sys().unlink(temporary.path.c_str());
   // Closed last: that gives up the lock, and an unlocked temporary is anybody's to remove.
-  if (Sys().close(temporary.fd) != 0 && errno != EINTR && status.ok()) {
+  if (Sys().close(temporary.fd) != 0 && status.ok()) {
     status = ErrnoStatus(errno, "close", path);
   }
   return status;
@@ -113,14 +123,22 @@ Result<std::vector<std::string>> ListDirectory(const std::string& path) {
 }
 
 Status MakeDirectories(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) return ErrnoStatus(error.value(), "make directory", path);
-  return Status();
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) return Status();
+    return ErrnoStatus(ENOTDIR, "make directory", path);
+  }
+  if (errno != ENOENT) return ErrnoStatus(errno, "make directory", path);
+  const std::string parent = ParentOf(path);
+  if (parent != path) DSCKPT_RETURN_IF_ERROR(MakeDirectories(parent));
+  const Status made = MakeDirectory(path);
+  // Somebody else may have been faster.
+  if (!made.ok() && made.code() != StatusCode::kAlreadyExists) return made;
+  return SyncDirectory(parent);
 }
 
 Status MakeDirectory(const std::string& path) {
-  if (mkdir(path.c_str(), 0777) == 0) return Status();
+  if (Sys().mkdir(path.c_str(), 0777) == 0) return Status();
   if (errno != EEXIST) return ErrnoStatus(errno, "make directory", path);
   return Status(StatusCode::kAlreadyExists, "cannot make directory '" + path + "': it stands")
       .WithErrno(EEXIST)
@@ -141,6 +159,14 @@ Status RenameNoReplace(const std::string& from, const std::string& to) {
                 "cannot rename '" + from + "' to '" + to + "': it stands already")
       .WithErrno(error)
       .WithPath(to);
+}
+
+Status Exchange(const std::string& a, const std::string& b) {
+  if (Sys().exchange(a.c_str(), b.c_str()) == 0) return Status();
+  const int error = errno;
+  Status status = ErrnoStatus(error, "exchange '" + a + "' and", b);
+  if (error != EINVAL && error != ENOSYS && error != ENOTSUP) return status;
+  return Status(StatusCode::kUnsupported, status.message()).WithErrno(error).WithPath(b);
 }
 
 Status RenameFile(const std::string& from, const std::string& to) {
@@ -181,7 +207,6 @@ Result<std::vector<std::byte>> ReadSmallFile(const std::string& path, uint64_t m
   while (done < bytes.size()) {
     const ssize_t n =
         Sys().pread(fd.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
-    if (n < 0 && errno == EINTR) continue;
     if (n < 0) return ErrnoStatus(errno, "read", path);
     if (n == 0) break;  // It was cut while it was read.
     done += static_cast<size_t>(n);

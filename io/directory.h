@@ -14,14 +14,21 @@
 
 namespace dsckpt::io {
 
+/// The directory that holds `path`, slashes at its end not counted.
+std::string ParentOf(std::string path);
 /// Bare names, sorted by bytes, without "." and "..".
 Result<std::vector<std::string>> ListDirectory(const std::string& path);
-/// OK when it stands already, made by whomever. Makes missing parents too.
+/// OK when it stands already, made by whomever. Makes missing parents too. What was made is
+/// durable: each parent is synced.
 Status MakeDirectories(const std::string& path);
-/// kAlreadyExists when anything of that name stands.
+/// Not synced: for what gets another name before it counts. kAlreadyExists when anything of that
+/// name stands.
 Status MakeDirectory(const std::string& path);
 /// Never replaces: kAlreadyExists when `to` stands.
 Status RenameNoReplace(const std::string& from, const std::string& to);
+/// What stands at `a` and at `b` change places in one step. kUnsupported where the file system or
+/// the kernel cannot: nothing has changed then.
+Status Exchange(const std::string& a, const std::string& b);
 /// Replaces a file.
 Status RenameFile(const std::string& from, const std::string& to);
 /// fsync; file systems that cannot (EINVAL, ENOTSUP) are no error.

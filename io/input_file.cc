@@ -71,7 +71,6 @@ class PosixFile : public InputFile {
     while (direct_fd_ >= 0 && done < there) {
       const ssize_t got = Sys().pread(direct_fd_, out.data() + done, out.size() - done,
                                       static_cast<off_t>(offset + done));
-      if (got < 0 && errno == EINTR) continue;
       // The rest, an odd end or a refusal, goes through the page cache or gives the error there.
       if (got <= 0) break;
       done += static_cast<uint64_t>(got);
@@ -121,10 +120,7 @@ class SourceFile : public InputFile {
 
 Result<std::shared_ptr<const InputFile>> InputFile::Open(const std::string& path) {
   // Non-blocking, or a FIFO without a writer would hang before its kind can be seen.
-  int fd = -1;
-  do {
-    fd = Sys().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
-  } while (fd < 0 && errno == EINTR);
+  const int fd = Sys().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
   if (fd < 0) return ErrnoStatus(errno, "open", path);
   struct stat info;
   Status status;

@@ -1,28 +1,57 @@
 #include "io/lock_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <thread>
+#include <utility>
 
 #include "io/error.h"
 #include "io/syscalls.h"
 
 namespace dsckpt::io {
+namespace {
+
+enum class Outcome { kLocked, kHeld, kRemoved };
+
+/// Whether `path` still names the open file: its holder may have removed it meanwhile, and a lock
+/// on it would keep nobody out.
+bool Names(const std::string& path, int fd) {
+  struct stat by_path, by_fd;
+  return lstat(path.c_str(), &by_path) == 0 && fstat(fd, &by_fd) == 0 &&
+         by_path.st_ino == by_fd.st_ino && by_path.st_dev == by_fd.st_dev;
+}
+
+Outcome TryLock(int fd, const std::string& path) {
+  struct flock whole = {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  int result = fcntl(fd, F_OFD_SETLK, &whole);
+  while (result != 0 && errno == EINTR) result = fcntl(fd, F_OFD_SETLK, &whole);
+  if (result != 0 && (errno == EAGAIN || errno == EACCES)) return Outcome::kHeld;
+  // Any other error: a file system without locks.
+  return result != 0 || Names(path, fd) ? Outcome::kLocked : Outcome::kRemoved;
+}
+
+}  // namespace
+
+LockFile::LockFile(int fd, std::string path, AtEnd at_end)
+    : fd_(fd), path_(std::move(path)), at_end_(at_end), owner_(getpid()) {}
 
 Result<std::unique_ptr<LockFile>> LockFile::Take(const std::string& path,
-                                                 std::chrono::milliseconds patience) {
+                                                 std::chrono::milliseconds patience, AtEnd at_end) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
-  const int fd = Sys().open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0) return ErrnoStatus(errno, "open", path);
-  std::unique_ptr<LockFile> lock(new LockFile(fd));
   while (true) {
-    struct flock whole = {};
-    whole.l_type = F_WRLCK;
-    whole.l_whence = SEEK_SET;
-    if (fcntl(fd, F_OFD_SETLK, &whole) == 0) return lock;
-    const bool held = errno == EAGAIN || errno == EACCES;
-    if (!held && errno != EINTR) return lock;
+    const int fd = Sys().open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return ErrnoStatus(errno, "open", path);
+    const Outcome outcome = TryLock(fd, path);
+    if (outcome == Outcome::kLocked) {
+      return std::unique_ptr<LockFile>(new LockFile(fd, path, at_end));
+    }
+    Sys().close(fd);
+    if (outcome == Outcome::kRemoved) continue;
     if (std::chrono::steady_clock::now() >= deadline) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -30,6 +59,10 @@ Result<std::unique_ptr<LockFile>> LockFile::Take(const std::string& path,
       .WithPath(path);
 }
 
-LockFile::~LockFile() { Sys().close(fd_); }
+LockFile::~LockFile() {
+  // While it is locked: later the name may be somebody else's. A forked child has no say.
+  if (at_end_ == AtEnd::kRemoved && getpid() == owner_) Sys().unlink(path_.c_str());
+  Sys().close(fd_);
+}
 
 }  // namespace dsckpt::io

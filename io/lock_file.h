@@ -1,6 +1,8 @@
 #ifndef DSCKPT_IO_LOCK_FILE_H_
 #define DSCKPT_IO_LOCK_FILE_H_
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <memory>
 #include <string>
@@ -14,19 +16,25 @@ namespace dsckpt::io {
 /// A child made by fork() shares the lock while it lives.
 class LockFile {
  public:
-  /// Makes the file where it is missing; it is never removed, since that could lock two files of
-  /// one name. Tries for `patience`, because the children of a holder that was killed may outlive
-  /// it a little; then kFailedPrecondition. A file system without locks gives a holder that
-  /// protects nothing.
+  enum class AtEnd { kStays, kRemoved };
+
+  /// Makes the file where it is missing. `at_end`: whether the file stays or its holder removes it
+  /// when it is destroyed; all who take a lock say the same. Tries for `patience`, because the
+  /// children of a holder that was killed may outlive it a little; then kFailedPrecondition. A file
+  /// system without locks gives a holder that protects nothing.
   static Result<std::unique_ptr<LockFile>> Take(const std::string& path,
-                                                std::chrono::milliseconds patience);
+                                                std::chrono::milliseconds patience,
+                                                AtEnd at_end = AtEnd::kStays);
   ~LockFile();
   LockFile(const LockFile&) = delete;
   LockFile& operator=(const LockFile&) = delete;
 
  private:
-  explicit LockFile(int fd) : fd_(fd) {}
+  LockFile(int fd, std::string path, AtEnd at_end);
   int fd_;
+  const std::string path_;
+  const AtEnd at_end_;
+  const pid_t owner_;
 };
 
 }  // namespace dsckpt::io

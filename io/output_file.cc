@@ -51,10 +51,8 @@ const std::string& OutputFile::path() const { return impl_->target.shown; }
 
 Status OutputFile::Reserve(uint64_t bytes) {
   if (bytes == 0) return Status();
-  int error = 0;
-  do {
-    error = Sys().fallocate(impl_->temporary.fd, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
-  } while (error == EINTR);
+  const int error =
+      Sys().fallocate(impl_->temporary.fd, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
   if (error == 0 || error == EOPNOTSUPP || error == ENOSYS || error == EINVAL) return Status();
   return ErrnoStatus(error, "reserve " + std::to_string(bytes) + " bytes for", path());
 }
@@ -129,8 +127,7 @@ Status OutputFile::Impl::SyncAndClose(uint64_t exact_bytes) {
     return ErrnoStatus(errno, "set the size of", target.shown);
   }
   if (Sys().fsync(temporary.fd) != 0) return ErrnoStatus(errno, "sync", target.shown);
-  // After EINTR Linux has closed the descriptor, and the data is synced.
-  if (Sys().close(std::exchange(temporary.fd, -1)) != 0 && errno != EINTR) {
+  if (Sys().close(std::exchange(temporary.fd, -1)) != 0) {
     return ErrnoStatus(errno, "close", target.shown);
   }
   return Status();
@@ -151,7 +148,7 @@ Status OutputFile::Impl::SyncDirectory() {
     error = errno;
   } else {
     if (Sys().fsync(fd) != 0) error = errno;
-    if (Sys().close(fd) != 0 && errno != EINTR && error == 0) error = errno;
+    if (Sys().close(fd) != 0 && error == 0) error = errno;
   }
   if (error == 0) return Status();
   const bool cannot_sync = error == EINVAL || error == ENOTSUP;

@@ -12,7 +12,9 @@
 namespace dsckpt::io {
 
 /// Table of the calls that io/ makes. Each entry behaves as the libc function of its name (-1 and
-/// errno on failure).
+/// errno on failure). Those of Sys() never fail with EINTR, which network and FUSE file systems
+/// give for any call: they are made again; but for close(), after which Linux has closed the
+/// descriptor whatever it says, so that EINTR counts as success there.
 struct Syscalls {
   int (*open)(const char* path, int flags, mode_t mode);
   int (*close)(int fd);
@@ -30,14 +32,17 @@ struct Syscalls {
   int (*ring_register)(void* ring, const void* iovecs, unsigned count);
   /// rename() that fails with EEXIST where `to` stands: renameat2 with RENAME_NOREPLACE.
   int (*rename_new)(const char* from, const char* to);
+  int (*mkdir)(const char* path, mode_t mode);
+  /// renameat2 with RENAME_EXCHANGE.
+  int (*exchange)(const char* a, const char* b);
 };
 
 /// The table in use. Never null.
 const Syscalls& Sys();
-/// Replaces it and returns the one before; `table` must stay live. For tests: not thread-safe
-/// against running I/O.
+/// Replaces what it calls and returns the one before; `table` must stay live. For tests: not
+/// thread-safe against running I/O.
 const Syscalls* ReplaceSyscalls(const Syscalls* table);
-/// The real calls.
+/// The real calls, EINTR included.
 const Syscalls& RealSyscalls();
 
 }  // namespace dsckpt::io

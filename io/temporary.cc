@@ -103,7 +103,7 @@ Result<Temporary> CreateTemporary(const Target& target, bool direct, const Warn&
     temporary.path += kSuffix;
     temporary.fd = OpenNew(target, temporary, warn);
     if (temporary.fd < 0) {
-      if (errno == EEXIST || errno == EINTR) continue;
+      if (errno == EEXIST) continue;
       return ErrnoStatus(errno, "create", target.shown);
     }
     // Where the file system has no locks a cleaner gets none either, and removes nothing.

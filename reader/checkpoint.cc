@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "dsckpt/limits.h"
+#include "dsckpt/run_layout.h"
 #include "format/names.h"
 #include "io/directory.h"
 #include "io/workers.h"
@@ -63,6 +67,7 @@ Status OpenDirectory(Checkpoint::Impl& impl) {
   if (!manifest.ok()) return Status(manifest.status()).WithPath(file);
   impl.manifest = std::move(manifest).value();
   impl.has_manifest = true;
+  impl.step_source = StepSource::kManifest;
   for (const std::string_view name : impl.manifest.shard_names) {
     impl.shard_paths.push_back(impl.path + "/" + std::string(name));
   }
@@ -106,6 +111,36 @@ Status DescribeShards(Checkpoint::Impl& impl, std::span<const std::string> paths
   Finish(impl);
   impl.touched.assign(paths.size(), true);
   return Status();
+}
+
+std::optional<int64_t> StepInMetadata(const File& file) {
+  const auto metadata = file.Metadata();
+  if (!metadata.ok()) return {};
+  for (const auto& [key, text] : *metadata) {
+    if (key != "step") continue;
+    int64_t step = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+    if (error == std::errc() && end == text.data() + text.size() && step >= 0) return step;
+  }
+  return {};
+}
+
+/// Where no manifest says the step. `path`: of the checkpoint; `first`: its first shard, where that
+/// is open.
+void FindStep(Checkpoint::Impl& impl, const std::string& path, const File* first) {
+  const auto take = [&](int64_t step, StepSource source) {
+    impl.manifest.step = step;
+    impl.step_source = source;
+  };
+  if (first != nullptr) {
+    const auto attribute = first->Attribute("step");
+    const auto* const number = attribute.ok() ? std::get_if<int64_t>(&*attribute) : nullptr;
+    if (number != nullptr && *number >= 0) return take(*number, StepSource::kAttribute);
+    if (const auto step = StepInMetadata(*first)) return take(*step, StepSource::kMetadata);
+  }
+  const std::string name = std::filesystem::path(path).filename().string();
+  if (const auto step = StepInName(name)) return take(*step, StepSource::kName);
+  take(kUnknownStep, StepSource::kUnknown);
 }
 
 }  // namespace
@@ -248,6 +283,7 @@ Result<Checkpoint> Checkpoint::Open(const std::string& path, const CheckpointOpt
   while (impl->path.size() > 1 && impl->path.back() == '/') impl->path.pop_back();
   impl->options = options;
   DSCKPT_RETURN_IF_ERROR(OpenDirectory(*impl));
+  if (impl->manifest.step < 0) FindStep(*impl, impl->path, nullptr);
   return Checkpoint(std::move(impl));
 }
 
@@ -259,13 +295,15 @@ Result<Checkpoint> Checkpoint::OpenShards(std::span<const std::string> paths,
   impl->options = options;
   DSCKPT_RETURN_IF_ERROR(DescribeShards(*impl, paths));
   DSCKPT_ASSIGN_OR_RETURN(const File first, impl->OpenShard(0));
-  impl->manifest.step = format::RecordedStep(first.impl().index).value_or(0);
+  FindStep(*impl, paths[0], &first);
   return Checkpoint(std::move(impl));
 }
 
 const std::string& Checkpoint::path() const { return impl_->path; }
 bool Checkpoint::has_manifest() const { return impl_->has_manifest; }
 int64_t Checkpoint::step() const { return impl_->manifest.step; }
+StepSource Checkpoint::step_source() const { return impl_->step_source; }
+uint64_t Checkpoint::serial() const { return impl_->manifest.serial; }
 std::string_view Checkpoint::attempt() const { return impl_->manifest.attempt; }
 uint32_t Checkpoint::ranks() const { return impl_->manifest.ranks; }
 uint32_t Checkpoint::shard_count() const { return impl_->manifest.shard_count(); }

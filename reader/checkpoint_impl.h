@@ -63,6 +63,7 @@ struct Checkpoint::Impl {
   CheckpointOptions options;
   bool has_manifest = false;
   std::vector<std::byte> manifest_bytes;             // with a manifest: what it borrows from
+  StepSource step_source = StepSource::kUnknown;
   std::unique_ptr<format::ManifestColumns> columns;  // without: likewise
   format::ManifestView manifest;
   std::vector<DTypeInfo> dtypes;         // by position in manifest.dtypes

@@ -1,65 +1,56 @@
 #include <algorithm>
-#include <cstddef>
-#include <filesystem>
-#include <span>
+#include <optional>
 #include <utility>
 
 #include "dsckpt/checkpoint.h"
-#include "format/manifest.h"
-#include "format/names.h"
 #include "io/directory.h"
+#include "reader/checkpoint_impl.h"
+#include "run/manifest_file.h"
+#include "run/run_layout.h"
+#include "run/save_order.h"
 
 namespace dsckpt {
 
 namespace {
 
-constexpr uint64_t kMaxLatestBytes = 4096;
-
 const CheckpointOptions kAtOnce{.file = {.map = false}, .retry = std::chrono::milliseconds(0)};
 
-/// All shards stand with the sizes that the manifest gives.
-Status CheckShardSizes(const Checkpoint& checkpoint) {
-  if (!checkpoint.has_manifest()) return Status();
-  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
-    const ShardInfo shard = checkpoint.shard(i);
-    const std::string path = checkpoint.path() + "/" + std::string(shard.name);
-    std::error_code error;
-    const uint64_t bytes = std::filesystem::file_size(path, error);
-    if (!error && bytes == shard.file_bytes) continue;
-    return Status(StatusCode::kIncomplete,
-                  error ? "the shard of rank " + std::to_string(shard.rank) + " is missing"
-                        : "the shard should have " + std::to_string(shard.file_bytes) +
-                              " bytes but has " + std::to_string(bytes))
-        .WithPath(path);
-  }
-  return Status();
+Result<Checkpoint> OpenComplete(const std::string& path, const CheckpointOptions& options) {
+  DSCKPT_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(path, options));
+  if (!checkpoint.has_manifest()) return checkpoint;
+  DSCKPT_RETURN_IF_ERROR(run::CheckShards(checkpoint.path(), checkpoint.impl().manifest));
+  return checkpoint;
 }
 
 Result<RunEntry> Examine(const std::string& directory, const std::string& name) {
   DSCKPT_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
-                          Checkpoint::Open(directory + "/" + name, kAtOnce));
-  DSCKPT_RETURN_IF_ERROR(CheckShardSizes(checkpoint));
+                          OpenComplete(directory + "/" + name, kAtOnce));
   if (!checkpoint.has_manifest()) {
     DSCKPT_ASSIGN_OR_RETURN(const File file, checkpoint.OpenShard(0));
     if (file.format() != FileFormat::kDsckpt) {
       return Status(StatusCode::kNotCheckpoint, "a plain safetensors file");
     }
   }
-  RunEntry entry{name, checkpoint.step(), 0, checkpoint.shard_count()};
+  RunEntry entry;
+  entry.name = name;
+  if (checkpoint.step() != kUnknownStep) entry.step = checkpoint.step();
+  entry.step_source = checkpoint.step_source();
+  entry.serial = checkpoint.serial();
+  entry.shards = checkpoint.shard_count();
   for (uint32_t i = 0; i < entry.shards; ++i) entry.bytes += checkpoint.shard(i).file_bytes;
   return entry;
 }
 
-bool Contains(const std::string& name, std::string_view part) {
-  return name.find(part) != std::string::npos;
-}
-
-/// What only a commit leaves behind, by its name; null: something else.
-const char* LeftOver(const std::string& name) {
-  if (Contains(name, ".incomplete-")) return "an attempt that was not completed";
-  if (Contains(name, ".replaced-")) return "what a newer checkpoint of this name replaced";
-  if (Contains(name, ".removed-")) return "about to be removed";
-  return nullptr;
+const char* WhyHidden(run::Mark mark) {
+  switch (mark) {
+    case run::Mark::kIncomplete:
+      return "an attempt that was not completed";
+    case run::Mark::kReplaced:
+      return "what a newer checkpoint of this name replaced";
+    case run::Mark::kRemoved:
+      break;
+  }
+  return "about to be removed";
 }
 
 std::string WhyNot(const std::string& name, const Status& status) {
@@ -68,23 +59,24 @@ std::string WhyNot(const std::string& name, const Status& status) {
   return "incomplete: " + status.path() + ": " + status.message();
 }
 
-/// `latest` holds a bare name and a newline; anything else counts as absent.
-std::optional<std::string> ReadLatest(const std::string& directory) {
-  const auto bytes = io::ReadSmallFile(directory + "/latest", kMaxLatestBytes);
-  if (!bytes.ok()) return std::nullopt;
-  std::string name(reinterpret_cast<const char*>(bytes->data()), bytes->size());
-  while (!name.empty() && (name.back() == '\n' || name.back() == '\r')) name.pop_back();
-  if (name.empty() || name == "." || name == ".." || Contains(name, "/") ||
-      name.find('\0') != std::string::npos) {
-    return std::nullopt;
-  }
-  return name;
+std::vector<run::SaveRecord> RecordsOf(const std::vector<RunEntry>& entries) {
+  std::vector<run::SaveRecord> records;
+  for (const RunEntry& entry : entries) records.push_back({entry.name, entry.step, entry.serial});
+  return records;
 }
 
-Result<Checkpoint> OpenComplete(const std::string& path, const CheckpointOptions& options) {
-  DSCKPT_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(path, options));
-  DSCKPT_RETURN_IF_ERROR(CheckShardSizes(checkpoint));
-  return checkpoint;
+/// In the order of saves, those without a step last; with what that order says of each.
+void Order(std::vector<RunEntry>& entries, const std::optional<std::string>& latest) {
+  const auto record = [](const RunEntry& entry) {
+    return run::SaveRecord{entry.name, entry.step, entry.serial};
+  };
+  std::sort(entries.begin(), entries.end(), [&](const RunEntry& a, const RunEntry& b) {
+    return run::SavedBefore(record(a), record(b));
+  });
+  const std::vector<bool> abandoned = run::FindAbandoned(RecordsOf(entries), latest);
+  for (size_t i = 0; i < entries.size(); ++i) entries[i].abandoned = abandoned[i];
+  std::stable_partition(entries.begin(), entries.end(),
+                        [](const RunEntry& entry) { return entry.step.has_value(); });
 }
 
 }  // namespace
@@ -94,13 +86,13 @@ Result<RunDirectory> RunDirectory::Open(const std::string& path) {
   run.path_ = path;
   while (run.path_.size() > 1 && run.path_.back() == '/') run.path_.pop_back();
   DSCKPT_ASSIGN_OR_RETURN(const auto names, io::ListDirectory(run.path_));
-  run.latest_name_ = ReadLatest(run.path_);
+  run.latest_name_ = run::ReadLatest(run.path_);
   for (const std::string& name : names) {
-    if (name == "latest" || name.starts_with(".")) continue;
-    if (const char* const left_over = LeftOver(name)) {
-      run.strays_.emplace_back(name, left_over);
+    if (const auto mark = run::FindMark(name); mark && name[0] != '.') {
+      run.strays_.emplace_back(name, WhyHidden(*mark));
       continue;
     }
+    if (IsHiddenRunEntry(name)) continue;
     auto entry = Examine(run.path_, name);
     if (entry.ok()) {
       run.checkpoints_.push_back(std::move(entry).value());
@@ -108,28 +100,31 @@ Result<RunDirectory> RunDirectory::Open(const std::string& path) {
       run.strays_.emplace_back(name, WhyNot(name, entry.status()));
     }
   }
-  std::sort(run.checkpoints_.begin(), run.checkpoints_.end(),
-            [](const RunEntry& a, const RunEntry& b) {
-              return a.step != b.step ? a.step < b.step : a.name < b.name;
-            });
+  Order(run.checkpoints_, run.latest_name_);
   return run;
 }
 
+bool RunDirectory::IsLeftOver(std::string_view name) { return run::FindMark(name).has_value(); }
+
 Result<Checkpoint> RunDirectory::Latest(const CheckpointOptions& options) const {
-  Status first;
-  const auto attempt = [&](const std::string& name) {
-    auto checkpoint = OpenComplete(path_ + "/" + name, options);
-    if (!checkpoint.ok() && first.ok()) first = checkpoint.status();
-    return checkpoint;
-  };
-  if (latest_name_) {
-    auto checkpoint = attempt(*latest_name_);
-    if (checkpoint.ok()) return checkpoint;
+  std::vector<std::string> names;
+  if (latest_name_) names.push_back(*latest_name_);
+  const size_t unknown = static_cast<size_t>(
+      std::count_if(checkpoints_.begin(), checkpoints_.end(),
+                    [](const RunEntry& entry) { return !entry.step.has_value(); }));
+  // The last save first; those without a step, which no save of a run made, behind all others.
+  for (auto entry = checkpoints_.rbegin() + static_cast<std::ptrdiff_t>(unknown);
+       entry != checkpoints_.rend(); ++entry) {
+    names.push_back(entry->name);
   }
-  for (auto entry = checkpoints_.rbegin(); entry != checkpoints_.rend(); ++entry) {
-    if (entry->name == latest_name_) continue;
-    auto checkpoint = attempt(entry->name);
+  for (size_t i = checkpoints_.size(); i-- > checkpoints_.size() - unknown;) {
+    names.push_back(checkpoints_[i].name);
+  }
+  Status first;
+  for (const std::string& name : names) {
+    auto checkpoint = OpenComplete(path_ + "/" + name, options);
     if (checkpoint.ok()) return checkpoint;
+    if (first.ok()) first = checkpoint.status();
   }
   if (!first.ok()) return first;
   return Status(StatusCode::kNotFound,

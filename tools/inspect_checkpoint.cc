@@ -37,8 +37,10 @@ std::string ShardState(const Survey::Shard& shard) {
 void PrintSummary(Console& console, const Checkpoint& checkpoint, const Survey& survey) {
   const std::string verdict = survey.complete ? console.Styled(Style::kGood, "complete")
                                               : console.Styled(Style::kBad, "INCOMPLETE");
-  console.Print("{}: checkpoint of step {}, {}\n", SafeText(checkpoint.path()), checkpoint.step(),
-                verdict);
+  const std::string step = checkpoint.step() == kUnknownStep
+                               ? "unknown step"
+                               : "step " + std::to_string(checkpoint.step());
+  console.Print("{}: checkpoint of {}, {}\n", SafeText(checkpoint.path()), step, verdict);
   console.Print("  {} by {}, {}, {}\n", Count(checkpoint.shard_count(), "shard"),
                 Count(checkpoint.ranks(), "rank"), Count(checkpoint.tensor_count(), "tensor"),
                 HumanBytes(survey.bytes));
@@ -143,7 +145,9 @@ void WriteJson(Console& console, const Checkpoint& checkpoint, const Survey& sur
   json.BeginObject(JsonWriter::Layout::kLines);
   json.Key("schema").String("dsckpt.checkpoint/1");
   json.Key("path").String(checkpoint.path());
-  json.Key("step").Int(checkpoint.step());
+  json.Key("step");
+  checkpoint.step() != kUnknownStep ? json.Int(checkpoint.step()) : json.Null();
+  json.Key("serial").Uint(checkpoint.serial());
   json.Key("attempt").String(checkpoint.attempt());
   json.Key("ranks").Uint(checkpoint.ranks());
   json.Key("complete").Bool(survey.complete);

@@ -17,6 +17,22 @@
 namespace dsckpt::tools {
 namespace {
 
+const char* Text(StepSource source) {
+  switch (source) {
+    case StepSource::kManifest:
+      return "manifest";
+    case StepSource::kAttribute:
+      return "attribute";
+    case StepSource::kMetadata:
+      return "metadata";
+    case StepSource::kName:
+      return "name";
+    case StepSource::kUnknown:
+      break;
+  }
+  return nullptr;
+}
+
 void ListJson(Console& console, const RunDirectory& run) {
   JsonWriter json(console);
   json.BeginObject(JsonWriter::Layout::kLines);
@@ -28,7 +44,13 @@ void ListJson(Console& console, const RunDirectory& run) {
   for (const RunEntry& entry : run.checkpoints()) {
     json.BeginObject();
     json.Key("name").String(entry.name);
-    json.Key("step").Int(entry.step);
+    json.Key("step");
+    entry.step ? json.Int(*entry.step) : json.Null();
+    json.Key("step_source");
+    const char* const source = Text(entry.step_source);
+    source != nullptr ? json.String(source) : json.Null();
+    json.Key("serial").Uint(entry.serial);
+    json.Key("abandoned").Bool(entry.abandoned);
     json.Key("shards").Uint(entry.shards);
     json.Key("bytes").Uint(entry.bytes);
     json.End();
@@ -54,11 +76,14 @@ void ListText(Console& console, const RunDirectory& run) {
                 {"CHECKPOINT", Align::kLeft, true},
                 {"SHARDS", Align::kRight},
                 {"SIZE", Align::kRight},
-                {"LATEST"}},
+                {"STATE"}},
                checkpoints.size(), [&](size_t row, std::vector<std::string>& cells) {
                  const RunEntry& entry = checkpoints[row];
-                 cells = {std::to_string(entry.step), Printable(entry.name), Grouped(entry.shards),
-                          HumanBytes(entry.bytes), entry.name == run.latest_name() ? "latest" : ""};
+                 cells = {entry.step ? std::to_string(*entry.step) : "unknown",
+                          Printable(entry.name), Grouped(entry.shards), HumanBytes(entry.bytes),
+                          entry.name == run.latest_name() ? "latest"
+                          : entry.abandoned               ? "abandoned"
+                                                          : ""};
                });
   }
   for (const auto& [name, why] : run.strays()) {
@@ -101,7 +126,9 @@ Command AddList(CLI::App& root) {
       "  dsckpt ls run\n"
       "  dsckpt ls run --json | jq -r '.checkpoints[-1].name'\n"
       "\n"
-      "Complete checkpoints by step, then what else lies there and why it does not count.\n"
+      "Complete checkpoints in the order in which they were saved, those whose step nobody\n"
+      "knows last; then what else lies there and why it does not count. The run goes on from\n"
+      "'latest'; 'abandoned': saved before the run was set back to an earlier one.\n"
       "Exit code: 0 there are some; 1 there is none; 2 could not look.");
   return {app, [path](Console& console) { return ListRun(console, *path); }};
 }

@@ -17,6 +17,8 @@
 #include <utility>
 
 #include "dsckpt/checkpoint_writer.h"
+#include "dsckpt/output_directory.h"
+#include "dsckpt/run_layout.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
 #include "tools/model_index.h"
@@ -65,7 +67,7 @@ Status Sync(const fs::path& path) {
 std::string Name(const MergePlan& plan, const MergeTarget& target, size_t file) {
   return target.safetensors
              ? fmt::format("model-{:05}-of-{:05}.safetensors", file + 1, plan.file_count())
-             : fmt::format("shard-{:05}.dsckpt", file);
+             : DefaultShardName(static_cast<int>(file));
 }
 
 SaveOptions OptionsFor(const MergeTarget& target) {
@@ -87,6 +89,12 @@ Status WriteOneFile(Console& console, const MergeInput& input, const MergeTarget
                           input.plan.total_bytes());
 }
 
+/// The name that the output gets may say what the input does not.
+int64_t StepFor(const Checkpoint& checkpoint, const fs::path& output) {
+  if (checkpoint.step() != kUnknownStep) return checkpoint.step();
+  return StepInName(output.filename().string()).value_or(kUnknownStep);
+}
+
 /// A checkpoint directory: its manifest makes it appear whole.
 Status WriteCheckpoint(Console& console, const MergeInput& input, const MergeTarget& target) {
   // Before engine and writer: a refused save may still read from those of its shards that began.
@@ -105,7 +113,7 @@ Status WriteCheckpoint(Console& console, const MergeInput& input, const MergeTar
   Status status;
   std::atomic<bool> done = false;
   std::thread saving([&] {
-    const auto handle = writer->Save(input.checkpoint.step(), shards,
+    const auto handle = writer->Save(StepFor(input.checkpoint, path), shards,
                                      {.name = path.filename().string(), .replace = target.force});
     status = handle.ok() ? handle->WaitDurable() : handle.status();
     done = true;
@@ -146,44 +154,19 @@ Status WriteHuggingFaceIndex(const MergeInput& input, const MergeTarget& target,
       .WithPath(path.string());
 }
 
-/// `made` becomes `path`; what stood there goes.
-Status Publish(const fs::path& made, const fs::path& path) {
-  std::error_code error;
-  const fs::path old = path.string() + fmt::format(".replaced-{}", getpid());
-  const bool exists = fs::exists(path, error);
-  if (exists) fs::rename(path, old, error);
-  if (error) return Filesystem(error, "move the old output away", path);
-  fs::rename(made, path, error);
-  if (error) {
-    std::error_code ignored;  // The first error says more.
-    if (exists) fs::rename(old, path, ignored);
-    return Filesystem(error, "give the output its name", path);
-  }
-  Status synced = Sync(path.parent_path());
-  if (!synced.ok()) return Status(StatusCode::kDurabilityUnknown, synced.message());
-  if (exists) fs::remove_all(old, error);
-  return Status();
-}
-
 Status WriteHuggingFace(Console& console, const MergeInput& input, const MergeTarget& target) {
-  const fs::path path = Absolute(target.path);
-  const fs::path made = path.string() + fmt::format(".incomplete-{}", getpid());
-  std::error_code error;
-  fs::remove_all(made, error);  // Of a killed process that had this one's id.
-  fs::create_directory(made, error);
-  if (error) return Filesystem(error, "make the directory", made);
+  // Before the engine: it is removed again when nothing writes into it any more.
+  DSCKPT_ASSIGN_OR_RETURN(OutputDirectory output, OutputDirectory::Create(target.path));
   DSCKPT_ASSIGN_OR_RETURN(const auto engine, Engine::Create(MergeEngine()));
-  Status status;
-  for (size_t file = 0; file < input.plan.file_count() && status.ok(); ++file) {
+  const fs::path made = output.path();
+  for (size_t file = 0; file < input.plan.file_count(); ++file) {
     const MergeProvider provider = ProviderFor(input, target, file);
-    status = SaveWithProgress(console, *engine, (made / Name(input.plan, target, file)).string(),
-                              provider, OptionsFor(target), input.plan.bytes(file));
+    DSCKPT_RETURN_IF_ERROR(SaveWithProgress(console, *engine,
+                                            (made / Name(input.plan, target, file)).string(),
+                                            provider, OptionsFor(target), input.plan.bytes(file)));
   }
-  if (status.ok()) status = WriteHuggingFaceIndex(input, target, made / kModelIndexName);
-  if (status.ok()) status = Sync(made);
-  if (status.ok()) status = Publish(made, path);
-  if (!status.ok()) fs::remove_all(made, error);
-  return status;
+  DSCKPT_RETURN_IF_ERROR(WriteHuggingFaceIndex(input, target, made / kModelIndexName));
+  return output.Publish(target.force);
 }
 
 /// Whether `path`, as named or where its links lead, is the file or directory `output` or lies
@@ -212,12 +195,12 @@ std::string ForeignEntry(const MergeTarget& target) {
     known.insert(std::string(old->shard(i).name));
   }
   const std::string_view mark = target.safetensors ? kModelIndexName : kManifestName;
-  const std::string_view begin = target.safetensors ? "model-" : "shard-";
-  const std::string_view end = target.safetensors ? ".safetensors" : ".dsckpt";
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(target.path, error)) {
     const std::string name = entry.path().filename().string();
-    const bool ours = name == mark || (name.starts_with(begin) && name.ends_with(end));
+    const bool ours = name == mark || (target.safetensors ? name.starts_with("model-") &&
+                                                                name.ends_with(".safetensors")
+                                                          : IsDefaultShardName(name));
     if (!ours && known.count(name) == 0) return name;
   }
   return "";

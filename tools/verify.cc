@@ -82,9 +82,7 @@ class PathList {
   /// Checkpoints do not count for a run when they are bad; here they matter. Foreign files do not,
   /// nor what a commit leaves behind.
   void AddStray(Console& console, const std::string& path) {
-    for (const char* const mark : {".incomplete-", ".removed-", ".replaced-"}) {
-      if (path.find(mark, path.rfind('/')) != std::string::npos) return;
-    }
+    if (RunDirectory::IsLeftOver(path.substr(path.rfind('/') + 1))) return;
     if (IsDirectory(path)) {
       if (IsCheckpointDirectory(path)) AddCheckpoint(console, path);
     } else if (ExitCodeFor(File::Open(path).status().code()) == kExitNo) {

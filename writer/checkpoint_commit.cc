@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "run/manifest_file.h"
 #include "writer/checkpoint_publish.h"
 #include "writer/checkpoint_run.h"
 #include "writer/coordinator_store.h"
@@ -31,11 +32,17 @@ class Leader {
   Leader(Coordinator& coordinator, const Attempt& attempt, Report mine, const io::Warn& warn)
       : coordinator_(coordinator), attempt_(attempt), mine_(std::move(mine)), warn_(warn) {}
 
-  Status Run(const Retention* retention) {
-    Status outcome = Commit();
+  Status Run(RunState* run) {
+    format::ManifestColumns manifest;
+    Status outcome = AsFailure(Prepare(run, manifest));
+    if (outcome.ok()) {
+      outcome = PublishAttempt(attempt_.paths, manifest, attempt_.deadline, warn_);
+    }
     const bool published = outcome.ok() || outcome.code() == StatusCode::kDurabilityUnknown;
-    if (published && retention != nullptr) {
-      Try(MoveLatest(attempt_.paths.run, attempt_.paths.name, attempt_.step));
+    if (published && run != nullptr) {
+      run->last_serial = manifest.serial;
+      const Status moved = run::WriteLatest(attempt_.paths.run, attempt_.paths.name);
+      if (outcome.ok() && !moved.ok()) outcome = LatestUnknown(attempt_.paths, moved);
       CheckpointStep("latest");
     }
     Report answer;
@@ -43,9 +50,11 @@ class Leader {
     Try(coordinator_.Broadcast(Key("commit/", attempt_), EncodeReport(answer), attempt_.deadline)
             .status());
     CheckpointStep("answered");
-    // Behind the answer, which nobody should have to wait for.
-    if (published && retention != nullptr) {
-      Try(ApplyRetention(attempt_.paths.run, *retention, attempt_.paths.attempt));
+    // Behind the answer, which nobody should have to wait for. Nothing older is removed while a
+    // power cut may undo what is newer.
+    if (outcome.ok() && run != nullptr) {
+      Try(ApplyRetention(attempt_.paths.run, run->retention, attempt_.paths.name,
+                         attempt_.paths.attempt));
     } else if (!published) {
       DiscardAttempt(attempt_.paths);
     }
@@ -54,7 +63,8 @@ class Leader {
   }
 
  private:
-  Status Commit() {
+  /// Everything before the attempt's manifest is written.
+  Status Prepare(RunState* run, format::ManifestColumns& manifest) {
     DSCKPT_ASSIGN_OR_RETURN(
         const auto encoded,
         coordinator_.Gather(Key("done/", attempt_), EncodeReport(mine_), attempt_.deadline));
@@ -65,9 +75,17 @@ class Leader {
       reports.push_back(std::move(report));
     }
     DSCKPT_RETURN_IF_ERROR(CheckReports(reports));
-    DSCKPT_ASSIGN_OR_RETURN(const auto manifest, MergeReports(reports));
-    DSCKPT_RETURN_IF_ERROR(CheckTarget(attempt_.paths, attempt_.replace));
-    return PublishAttempt(attempt_.paths, manifest, attempt_.deadline, warn_);
+    DSCKPT_ASSIGN_OR_RETURN(manifest, MergeReports(reports));
+    DSCKPT_RETURN_IF_ERROR(CheckTarget(attempt_.paths, attempt_.replace, run != nullptr));
+    if (run == nullptr) return Status();
+    DSCKPT_ASSIGN_OR_RETURN(manifest.serial, NextSerial(*run));
+    return Status();
+  }
+
+  Result<uint64_t> NextSerial(const RunState& run) const {
+    if (run.last_serial) return *run.last_serial + 1;
+    DSCKPT_ASSIGN_OR_RETURN(const auto complete, CompleteCheckpoints(attempt_.paths.run));
+    return complete.empty() ? 1 : complete.back().serial + 1;
   }
 
   Status CheckReports(const std::vector<Report>& reports) const {
@@ -116,7 +134,8 @@ class Leader {
   const io::Warn& warn_;
 };
 
-Status Follow(Coordinator& coordinator, const Attempt& attempt, const Report& mine) {
+Status Follow(Coordinator& coordinator, const Attempt& attempt, const Report& mine,
+              bool moves_latest) {
   Status own = mine.status;
   Status reported =
       coordinator.Gather(Key("done/", attempt), EncodeReport(mine), attempt.deadline).status();
@@ -126,7 +145,7 @@ Status Follow(Coordinator& coordinator, const Attempt& attempt, const Report& mi
   const auto bytes = coordinator.Broadcast(Key("commit/", attempt), {}, attempt.deadline + kGrace);
   CheckpointStep("heard");
   if (!bytes.ok()) {
-    const Status outcome = GiveUpAttempt(attempt.paths);
+    const Status outcome = GiveUpAttempt(attempt.paths, moves_latest);
     if (outcome.ok() || own.ok()) return outcome;
     return Status(outcome.code(), outcome.message() + "; on this rank: " + own.message())
         .WithErrno(own.error_number())
@@ -141,10 +160,17 @@ Status Follow(Coordinator& coordinator, const Attempt& attempt, const Report& mi
 
 }  // namespace
 
-Status CommitAttempt(Coordinator& coordinator, const Attempt& attempt, Report mine,
-                     const Retention* retention, const io::Warn& warn) {
-  if (coordinator.rank() != 0) return Follow(coordinator, attempt, mine);
-  return Leader(coordinator, attempt, std::move(mine), warn).Run(retention);
+Status AsFailure(Status status) {
+  if (status.code() != StatusCode::kDurabilityUnknown) return status;
+  return Status(StatusCode::kIoError, "nothing was published: " + status.message())
+      .WithErrno(status.error_number())
+      .WithPath(status.path());
+}
+
+Status CommitAttempt(Coordinator& coordinator, const Attempt& attempt, Report mine, RunState* run,
+                     const io::Warn& warn) {
+  if (coordinator.rank() != 0) return Follow(coordinator, attempt, mine, run != nullptr);
+  return Leader(coordinator, attempt, std::move(mine), warn).Run(run);
 }
 
 }  // namespace dsckpt

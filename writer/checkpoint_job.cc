@@ -19,7 +19,7 @@ Report CheckpointHandle::Job::MakeReport() const {
     // All of them, so that nothing is being written any more when the others hear of a failure.
     for (const SaveHandle& save : saves) {
       Status durable = save.WaitDurable();
-      if (first.ok()) first = std::move(durable);
+      if (first.ok()) first = AsFailure(std::move(durable));
     }
     DSCKPT_RETURN_IF_ERROR(std::move(first));
     CheckpointStep("durable");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dsckpt/checkpoint_writer.h"
+#include "io/lock_file.h"
 #include "writer/checkpoint_commit.h"
 #include "writer/checkpoint_report.h"
 
@@ -23,6 +24,8 @@ struct CheckpointHandle::Job {
   std::vector<std::string> shards;
   std::vector<SaveHandle> saves;
   int rank = 0;
+  /// Held by rank 0 until the end, where the run is not its own. Guarded by the writer's mutex.
+  std::shared_ptr<io::LockFile> name_lock;
 
   /// Waits for the shards and says what rank 0 needs to know of them.
   Report MakeReport() const;

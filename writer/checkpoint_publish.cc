@@ -10,6 +10,7 @@
 
 #include "format/names.h"
 #include "io/directory.h"
+#include "run/manifest_file.h"
 #include "writer/checkpoint_run.h"
 #include "writer/coordinator_store.h"
 
@@ -21,10 +22,6 @@ std::atomic<CheckpointStepHook> step_hook{nullptr};
 /// Attribute caches of network file systems hide what others did for a while.
 constexpr std::chrono::seconds kListPatience{30};
 constexpr std::chrono::seconds kLookPatience{1};
-
-std::string ManifestIn(const std::string& directory) {
-  return directory + "/" + std::string(format::kManifestName);
-}
 
 bool Stands(const std::string& path) {
   const auto kind = io::KindOf(path);
@@ -45,7 +42,7 @@ Status Unsynced(const AttemptPaths& paths, const Status& why) {
 }
 
 bool IsPublished(const AttemptPaths& paths) {
-  const auto manifest = ReadManifest(paths.Final());
+  const auto manifest = run::ReadManifest(paths.Final());
   return manifest.ok() && manifest->view.attempt == paths.attempt;
 }
 
@@ -78,9 +75,23 @@ void WarnOf(Status status, const io::Warn& warn) {
   if (!status.ok() && warn) warn(std::move(status));
 }
 
+/// The checkpoint that stood at the name has that of the attempt now. A rank that gives up may take
+/// it away, which does no harm.
+Status FinishExchange(const AttemptPaths& paths, const io::Warn& warn) {
+  CheckpointStep("renamed");
+  DSCKPT_RETURN_IF_ERROR(SyncPublished(paths));
+  CheckpointStep("synced");
+  WarnOf(io::RemoveAll(paths.Directory()), warn);
+  return Status();
+}
+
 Status MoveDirectory(const AttemptPaths& paths, const io::Warn& warn) {
   const bool replaces = Stands(paths.Final());
   if (replaces) {
+    const Status exchanged = io::Exchange(paths.Directory(), paths.Final());
+    if (exchanged.code() == StatusCode::kNotFound) return GivenUp(paths);
+    if (exchanged.ok()) return FinishExchange(paths, warn);
+    if (exchanged.code() != StatusCode::kUnsupported) return exchanged;
     DSCKPT_RETURN_IF_ERROR(io::RenameNoReplace(paths.Final(), paths.Replaced()));
     CheckpointStep("replaced");
   }
@@ -123,15 +134,15 @@ class InPlaceMove {
 
  private:
   std::vector<std::string> OldShards() const {
-    const auto old = ReadManifest(paths_.Final());
+    const auto old = run::ReadManifest(paths_.Final());
     if (!old.ok()) return {};
     return {old->view.shard_names.begin(), old->view.shard_names.end()};
   }
 
   Status Move() {
-    if (Stands(ManifestIn(paths_.Final()))) {
+    if (Stands(run::ManifestPath(paths_.Final()))) {
       // Before the first of its shards changes.
-      DSCKPT_RETURN_IF_ERROR(io::RemoveAll(ManifestIn(paths_.Final())));
+      DSCKPT_RETURN_IF_ERROR(io::RemoveAll(run::ManifestPath(paths_.Final())));
       DSCKPT_RETURN_IF_ERROR(io::SyncDirectory(paths_.Final()));
       CheckpointStep("replaced");
     }
@@ -140,7 +151,8 @@ class InPlaceMove {
       CheckpointStep("moved");
     }
     DSCKPT_RETURN_IF_ERROR(io::SyncDirectory(paths_.Final()));
-    return Checked(io::RenameNoReplace(ManifestIn(paths_.Directory()), ManifestIn(paths_.Final())));
+    return Checked(io::RenameNoReplace(run::ManifestPath(paths_.Directory()),
+                                       run::ManifestPath(paths_.Final())));
   }
 
   Status MoveShard(const std::string& shard) {
@@ -161,10 +173,12 @@ class InPlaceMove {
   std::vector<std::string> moved_;
 };
 
-/// The tombstone stays, since others may still look for it.
-void EmptyDirectory(const std::string& path) {
+/// The tombstone stays, since others may still look for it. It is durable before it is emptied: a
+/// power cut must not bring back its old name with only some of its files.
+void EmptyTombstone(const AttemptPaths& paths) {
+  const std::string path = paths.Tombstone();
   const auto entries = io::ListDirectory(path);
-  if (!entries.ok()) return;
+  if (!entries.ok() || !io::SyncDirectory(paths.Parent()).ok()) return;
   for (const std::string& entry : *entries) {
     static_cast<void>(io::RemoveAll(path + "/" + entry).ok());  // Rank 0 clears it at its start.
   }
@@ -178,6 +192,18 @@ Status TakeAway(const AttemptPaths& paths) {
   return taken;
 }
 
+/// Rank 0 may be slow, not dead.
+Status AwaitLatest(const AttemptPaths& paths) {
+  for (Backoff backoff(Coordinator::Clock::now() + kLookPatience);;) {
+    if (run::ReadLatest(paths.run) == paths.name) {
+      const Status synced = io::SyncDirectory(paths.run);
+      return synced.ok() ? Status() : LatestUnknown(paths, synced);
+    }
+    if (backoff.Wait()) continue;
+    return LatestUnknown(paths, Status(StatusCode::kTimedOut, "rank 0 did not say in time"));
+  }
+}
+
 }  // namespace
 
 void SetCheckpointStepHook(CheckpointStepHook hook) { step_hook = hook; }
@@ -186,15 +212,18 @@ void CheckpointStep(const char* step) {
   if (const CheckpointStepHook hook = step_hook.load(); hook != nullptr) hook(step);
 }
 
-Status CheckTarget(const AttemptPaths& paths, bool replace) {
+Status CheckTarget(const AttemptPaths& paths, bool replace, bool run) {
   DSCKPT_ASSIGN_OR_RETURN(const auto kind, io::KindOf(paths.Final()));
   if (kind == io::PathKind::kNone) return Status();
-  DSCKPT_ASSIGN_OR_RETURN(const auto manifest, io::KindOf(ManifestIn(paths.Final())));
+  DSCKPT_ASSIGN_OR_RETURN(const auto manifest, io::KindOf(run::ManifestPath(paths.Final())));
   const bool checkpoint = manifest == io::PathKind::kFile;
   if (checkpoint ? replace : paths.in_place && kind == io::PathKind::kDirectory) return Status();
+  if (checkpoint && run && IsAbandoned(paths.run, paths.name)) return Status();
   return Status(StatusCode::kAlreadyExists,
                 checkpoint ? "checkpoint '" + paths.Final() +
-                                 "' stands already: give another name, or ask to replace it"
+                                 "' stands already: give another name, ask to replace it, or, "
+                                 "where training goes on from an earlier one, roll the run back "
+                                 "to that first"
                            : "'" + paths.Final() +
                                  "' stands and is no checkpoint: remove it, or give another name")
       .WithPath(paths.Final());
@@ -204,7 +233,7 @@ Status PublishAttempt(const AttemptPaths& paths, const format::ManifestColumns& 
                       Coordinator::Clock::time_point deadline, const io::Warn& warn) {
   DSCKPT_ASSIGN_OR_RETURN(const auto bytes, format::EncodeManifest(manifest));
   DSCKPT_RETURN_IF_ERROR(FindShards(paths, manifest.shard_names, deadline));
-  Status written = io::WriteSmallFile(ManifestIn(paths.Directory()), bytes);
+  Status written = io::WriteSmallFile(run::ManifestPath(paths.Directory()), bytes);
   if (written.code() == StatusCode::kNotFound) return GivenUp(paths);
   DSCKPT_RETURN_IF_ERROR(std::move(written));
   CheckpointStep("manifest");
@@ -213,9 +242,9 @@ Status PublishAttempt(const AttemptPaths& paths, const format::ManifestColumns& 
 }
 
 Status FinishInPlace(const AttemptPaths& paths) {
-  const auto manifest = ReadManifest(paths.Directory());
+  const auto manifest = run::ReadManifest(paths.Directory());
   if (!manifest.ok() || manifest->view.attempt != paths.attempt) return Status();
-  if (Stands(ManifestIn(paths.Final()))) return Status();
+  if (Stands(run::ManifestPath(paths.Final()))) return Status();
   const std::vector<std::string> shards(manifest->view.shard_names.begin(),
                                         manifest->view.shard_names.end());
   for (size_t i = 0; i < shards.size(); ++i) {
@@ -228,20 +257,32 @@ Status FinishInPlace(const AttemptPaths& paths) {
 
 void DiscardAttempt(const AttemptPaths& paths) {
   // Best effort: rank 0 clears at its next start what stays.
-  static_cast<void>(TakeAway(paths).ok());
+  if (TakeAway(paths).ok()) static_cast<void>(io::SyncDirectory(paths.Parent()).ok());
   static_cast<void>(io::RemoveAll(paths.Tombstone()).ok());
   if (paths.in_place) ::rmdir(paths.Final().c_str());  // Where it was made for this.
 }
 
-Status GiveUpAttempt(const AttemptPaths& paths) {
+Status LatestUnknown(const AttemptPaths& paths, const Status& why) {
+  return Status(StatusCode::kDurabilityUnknown,
+                "published '" + paths.Final() +
+                    "', but 'latest' may still name the checkpoint before it: " + why.message() +
+                    "; save again, or roll the run to it")
+      .WithErrno(why.error_number())
+      .WithPath(paths.Final());
+}
+
+Status GiveUpAttempt(const AttemptPaths& paths, bool moves_latest) {
   const Status taken = TakeAway(paths);
-  if (taken.ok()) EmptyDirectory(paths.Tombstone());
+  if (taken.ok()) EmptyTombstone(paths);
   bool published = false;
   for (Backoff backoff(Coordinator::Clock::now() + kLookPatience);;) {
     published = IsPublished(paths);
     if (published || taken.ok() || Stands(paths.Tombstone()) || !backoff.Wait()) break;
   }
-  if (published) return SyncPublished(paths);
+  if (published) {
+    DSCKPT_RETURN_IF_ERROR(SyncPublished(paths));
+    return moves_latest ? AwaitLatest(paths) : Status();
+  }
   if (taken.ok() || taken.code() == StatusCode::kNotFound) {
     return Status(StatusCode::kTimedOut,
                   "checkpoint '" + paths.Final() +

@@ -5,9 +5,11 @@
 #include "dsckpt/status.h"
 #include "format/manifest.h"
 #include "io/error.h"
-#include "writer/checkpoint_paths.h"
+#include "run/run_layout.h"
 
 namespace dsckpt {
+
+using run::AttemptPaths;
 
 /// Called with the name of each step of the protocol when it was taken. For tests, which end or
 /// stop the process there; null outside of them.
@@ -15,8 +17,10 @@ using CheckpointStepHook = void (*)(const char* step);
 void SetCheckpointStepHook(CheckpointStepHook hook);
 void CheckpointStep(const char* step);
 
-/// Rank 0: whether the attempt may stand under its name. kAlreadyExists.
-Status CheckTarget(const AttemptPaths& paths, bool replace);
+/// Rank 0: whether the attempt may stand under its name. A checkpoint there gives way where it is
+/// to be replaced, and, in a `run` that has an order of saves, where training has left it behind.
+/// kAlreadyExists.
+Status CheckTarget(const AttemptPaths& paths, bool replace, bool run);
 
 /// Rank 0, all shards of `manifest` being durable in the attempt's directory: makes them the
 /// checkpoint. Any error but kDurabilityUnknown: nothing was published, and nobody will;
@@ -31,10 +35,14 @@ Status FinishInPlace(const AttemptPaths& paths);
 /// After rank 0's decision not to publish: removes what this attempt has, late shards included.
 void DiscardAttempt(const AttemptPaths& paths);
 
+/// `latest` may name the checkpoint before.
+Status LatestUnknown(const AttemptPaths& paths, const Status& why);
+
 /// A rank that heard nothing in time decides itself: takes the attempt's directory away, so that
-/// nobody can publish it any more, or finds it published. OK: published and durable; kTimedOut: it
-/// never will be; kDurabilityUnknown: it is, or may be, but a power cut may undo it.
-Status GiveUpAttempt(const AttemptPaths& paths);
+/// nobody can publish it any more, or finds it published. OK: published, durable and, with
+/// `moves_latest`, what `latest` names; kTimedOut: it never will be; kDurabilityUnknown: it is, or
+/// may be, but a power cut may undo it, or `latest` names another.
+Status GiveUpAttempt(const AttemptPaths& paths, bool moves_latest);
 
 }  // namespace dsckpt
 

@@ -1,33 +1,20 @@
 #include "writer/checkpoint_run.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
-#include "dsckpt/limits.h"
+#include "format/manifest.h"
+#include "format/names.h"
 #include "io/directory.h"
-#include "io/syscalls.h"
-#include "writer/checkpoint_paths.h"
+#include "run/manifest_file.h"
+#include "run/run_layout.h"
 
 namespace dsckpt {
 namespace {
 
-std::string ManifestPath(const std::string& directory) {
-  return directory + "/" + std::string(format::kManifestName);
-}
-
-/// Nothing where `latest` is missing or holds no bare name: it is a pointer, not a record.
-std::string ReadLatest(const std::string& run) {
-  constexpr uint64_t kMaxBytes = 4096;
-  const auto bytes = io::ReadSmallFile(run + "/latest", kMaxBytes);
-  if (!bytes.ok()) return {};
-  std::string name(reinterpret_cast<const char*>(bytes->data()), bytes->size());
-  if (name.ends_with('\n')) name.pop_back();
-  return CheckCheckpointName(name, "").ok() ? name : std::string();
-}
-
 /// Removes a checkpoint so that a crash leaves nothing half-removed under its name: the directory
-/// goes away as a whole; where other files stand in it, the manifest goes first.
+/// goes away as a whole, and durably, before anything in it does; where other files stand in it,
+/// the manifest goes first.
 Status RemoveCheckpoint(const std::string& run, const CompleteCheckpoint& checkpoint,
                         const std::string& attempt) {
   const std::string directory = run + "/" + checkpoint.name;
@@ -38,11 +25,12 @@ Status RemoveCheckpoint(const std::string& run, const CompleteCheckpoint& checkp
                checkpoint.shards.end();
   });
   if (!shared) {
-    const std::string removed = directory + ".removed-" + attempt;
+    const std::string removed = run::AttemptPaths{run, checkpoint.name, attempt}.Tombstone();
     DSCKPT_RETURN_IF_ERROR(io::RenameNoReplace(directory, removed));
+    DSCKPT_RETURN_IF_ERROR(io::SyncDirectory(run));
     return io::RemoveAll(removed);
   }
-  DSCKPT_RETURN_IF_ERROR(io::RemoveAll(ManifestPath(directory)));
+  DSCKPT_RETURN_IF_ERROR(io::RemoveAll(run::ManifestPath(directory)));
   DSCKPT_RETURN_IF_ERROR(io::SyncDirectory(directory));
   for (const std::string& shard : checkpoint.shards) {
     DSCKPT_RETURN_IF_ERROR(io::RemoveAll(directory + "/" + shard));
@@ -50,76 +38,85 @@ Status RemoveCheckpoint(const std::string& run, const CompleteCheckpoint& checkp
   return Status();
 }
 
-/// Newest first.
+}  // namespace
+
+Result<CompleteCheckpoint> ReadComplete(const std::string& run, const std::string& name) {
+  const std::string directory = run + "/" + name;
+  DSCKPT_ASSIGN_OR_RETURN(const run::StoredManifest manifest, run::ReadManifest(directory));
+  DSCKPT_RETURN_IF_ERROR(run::CheckShards(directory, manifest.view));
+  CompleteCheckpoint checkpoint;
+  checkpoint.name = name;
+  if (manifest.view.step >= 0) checkpoint.step = manifest.view.step;
+  checkpoint.serial = manifest.view.serial;
+  checkpoint.attempt = manifest.view.attempt;
+  checkpoint.shards.assign(manifest.view.shard_names.begin(), manifest.view.shard_names.end());
+  return checkpoint;
+}
+
 Result<std::vector<CompleteCheckpoint>> CompleteCheckpoints(const std::string& run) {
   DSCKPT_ASSIGN_OR_RETURN(const auto names, io::ListDirectory(run));
   std::vector<CompleteCheckpoint> complete;
   for (const std::string& name : names) {
-    if (!CheckCheckpointName(name, "").ok()) continue;
+    if (IsHiddenRunEntry(name)) continue;
     auto checkpoint = ReadComplete(run, name);
     if (checkpoint.ok()) complete.push_back(std::move(checkpoint).value());
   }
-  std::stable_sort(complete.begin(), complete.end(),
-                   [](const auto& a, const auto& b) { return a.step > b.step; });
+  std::sort(complete.begin(), complete.end(), run::SavedBefore);
   return complete;
 }
 
-}  // namespace
-
-Result<StoredManifest> ReadManifest(const std::string& directory) {
-  StoredManifest manifest;
-  DSCKPT_ASSIGN_OR_RETURN(manifest.bytes,
-                          io::ReadSmallFile(ManifestPath(directory), kMaxManifestBytes));
-  DSCKPT_ASSIGN_OR_RETURN(manifest.view, format::ParseManifest(manifest.bytes));
-  return manifest;
-}
-
-Result<CompleteCheckpoint> ReadComplete(const std::string& run, const std::string& name) {
-  const std::string directory = run + "/" + name;
-  DSCKPT_ASSIGN_OR_RETURN(const StoredManifest manifest, ReadManifest(directory));
-  CompleteCheckpoint checkpoint{.name = name,
-                                .attempt = std::string(manifest.view.attempt),
-                                .step = manifest.view.step,
-                                .shards = {}};
-  for (uint32_t i = 0; i < manifest.view.shard_count(); ++i) {
-    checkpoint.shards.emplace_back(manifest.view.shard_names[i]);
-    const std::string path = directory + "/" + checkpoint.shards.back();
-    const auto bytes = io::FileBytes(path);
-    if (bytes.ok() && *bytes == manifest.view.shard_file_bytes[i]) continue;
-    return Status(StatusCode::kIncomplete,
-                  "'" + path + "' is missing or has another size than its manifest says")
-        .WithPath(path);
+bool IsAbandoned(const std::string& run, const std::string& name) {
+  const auto complete = CompleteCheckpoints(run);
+  if (!complete.ok()) return false;
+  const std::vector<run::SaveRecord> saves(complete->begin(), complete->end());
+  const std::vector<bool> abandoned = run::FindAbandoned(saves, run::ReadLatest(run));
+  for (size_t i = 0; i < saves.size(); ++i) {
+    if (saves[i].name == name) return abandoned[i];
   }
-  return checkpoint;
-}
-
-Status MoveLatest(const std::string& run, const std::string& name, int64_t step) {
-  const std::string current = ReadLatest(run);
-  if (current == name) return Status();
-  if (!current.empty()) {
-    const auto newest = ReadComplete(run, current);
-    if (newest.ok() && newest->step > step) return Status();
-  }
-  const std::string text = name + "\n";
-  return io::WriteSmallFile(run + "/latest", std::as_bytes(std::span(text)));
+  return false;
 }
 
 Status ApplyRetention(const std::string& run, const Retention& retention,
-                      const std::string& attempt) {
+                      const std::string& published, const std::string& attempt) {
   if (retention.keep_last <= 0) return Status();
   DSCKPT_ASSIGN_OR_RETURN(const auto complete, CompleteCheckpoints(run));
-  const std::string latest = ReadLatest(run);
+  const auto latest = run::ReadLatest(run);
   Status first;
-  for (size_t i = static_cast<size_t>(retention.keep_last); i < complete.size(); ++i) {
+  const size_t kept = std::min(complete.size(), static_cast<size_t>(retention.keep_last));
+  for (size_t i = 0; i < complete.size() - kept; ++i) {
     const CompleteCheckpoint& old = complete[i];
-    const bool every = retention.keep_every > 0 && old.step % retention.keep_every == 0;
-    const bool listed =
-        std::find(retention.keep.begin(), retention.keep.end(), old.step) != retention.keep.end();
-    if (every || listed || old.name == latest) continue;
+    const bool every =
+        retention.keep_every > 0 && old.step && *old.step % retention.keep_every == 0;
+    const bool listed = old.step && std::find(retention.keep.begin(), retention.keep.end(),
+                                              *old.step) != retention.keep.end();
+    if (every || listed || old.name == published || old.name == latest) continue;
     Status removed = RemoveCheckpoint(run, old, attempt);
     if (first.ok()) first = std::move(removed);
   }
   return first;
+}
+
+Status MoveLatestBack(const std::string& run, const std::string& name) {
+  DSCKPT_RETURN_IF_ERROR(run::CheckCheckpointName(name, ""));
+  const auto complete = ReadComplete(run, name);
+  if (!complete.ok()) {
+    return Status(complete.status().code(), "cannot roll back to '" + format::Printable(name) +
+                                                "': " + complete.status().message())
+        .WithErrno(complete.status().error_number())
+        .WithPath(complete.status().path());
+  }
+  return run::WriteLatest(run, name);
+}
+
+Status MoveLatestBack(const std::string& run, int64_t step) {
+  DSCKPT_ASSIGN_OR_RETURN(const auto complete, CompleteCheckpoints(run));
+  for (auto save = complete.rbegin(); save != complete.rend(); ++save) {
+    if (save->step == step) return run::WriteLatest(run, save->name);
+  }
+  return Status(StatusCode::kNotFound, "cannot roll back: '" + run +
+                                           "' holds no complete checkpoint of step " +
+                                           std::to_string(step) + " ('dsckpt ls' lists it)")
+      .WithPath(run);
 }
 
 }  // namespace dsckpt

@@ -1,49 +1,49 @@
 #ifndef DSCKPT_WRITER_CHECKPOINT_RUN_H_
 #define DSCKPT_WRITER_CHECKPOINT_RUN_H_
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "dsckpt/checkpoint_writer.h"
 #include "dsckpt/status.h"
-#include "format/manifest.h"
 #include "io/error.h"
+#include "run/save_order.h"
 
 namespace dsckpt {
 
-/// The manifest in a directory, parsed.
-struct StoredManifest {
-  std::vector<std::byte> bytes;
-  format::ManifestView view;  // Borrows from `bytes`.
-};
-/// kNotFound where there is none; else as format::ParseManifest.
-Result<StoredManifest> ReadManifest(const std::string& directory);
-
 /// A checkpoint of which everything is there.
-struct CompleteCheckpoint {
-  std::string name;
+struct CompleteCheckpoint : run::SaveRecord {
   std::string attempt;
-  int64_t step = 0;
   std::vector<std::string> shards;
 };
 /// Its manifest parses and its shards stand with the sizes that it gives. kIncomplete, or why the
 /// manifest cannot be read.
 Result<CompleteCheckpoint> ReadComplete(const std::string& run, const std::string& name);
+/// All that have a manifest, in the order of saves.
+Result<std::vector<CompleteCheckpoint>> CompleteCheckpoints(const std::string& run);
 
-/// Makes `latest` name the checkpoint, unless it names a complete one of a higher step.
-Status MoveLatest(const std::string& run, const std::string& name, int64_t step);
+/// Whether `name` is a complete checkpoint that training has left behind, so that a save may take
+/// its place.
+bool IsAbandoned(const std::string& run, const std::string& name);
 
-/// Removes complete checkpoints that no rule keeps. `attempt` makes names that nobody else uses.
+/// Removes complete checkpoints that no rule keeps, but never `published` nor what `latest` names.
+/// `attempt` makes names that nobody else uses.
 Status ApplyRetention(const std::string& run, const Retention& retention,
-                      const std::string& attempt);
+                      const std::string& published, const std::string& attempt);
 
-/// Finishes or undoes what groups other than `session` left behind, and removes the rest of it. The
-/// caller is the only rank 0 on this directory.
-Status Recover(const std::string& run, const std::string& session, const io::Warn& warn);
+/// Makes the complete checkpoint `name`, or the newest one of `step`, the one that `latest` names.
+/// The caller is the only rank 0 on this directory. kNotFound; kIncomplete.
+Status MoveLatestBack(const std::string& run, const std::string& name);
+Status MoveLatestBack(const std::string& run, int64_t step);
+
+/// Finishes or undoes what groups other than `session` left behind, and removes the rest of it; of
+/// the checkpoint `only` alone where that is given. The caller is the only rank 0 on this
+/// directory, or holds the lock of that name.
+Status Recover(const std::string& run, const std::string& session, const io::Warn& warn,
+               const std::optional<std::string>& only = {});
 
 }  // namespace dsckpt
 

@@ -11,8 +11,9 @@
 
 #include "format/names.h"
 #include "io/directory.h"
-#include "io/lock_file.h"
 #include "io/workers.h"
+#include "run/run_layout.h"
+#include "run/run_lock.h"
 #include "writer/checkpoint_job.h"
 #include "writer/checkpoint_publish.h"
 #include "writer/checkpoint_run.h"
@@ -22,11 +23,6 @@ namespace dsckpt {
 namespace {
 
 using JobPtr = std::shared_ptr<CheckpointHandle::Job>;
-
-/// The lock of the one live rank 0 on a run directory.
-constexpr const char* kLockName = "/.dsckpt.lock";
-/// Children of a killed job may hold its lock a little longer.
-constexpr std::chrono::milliseconds kLockPatience{2000};
 
 /// Attempts are counted by coordinator, not by writer: its keys are used once. The same on all
 /// ranks, since they save in the same order.
@@ -115,11 +111,15 @@ struct CheckpointWriter::Impl {
   bool InChild() const { return getpid() != process; }
   Status Open();
   void Emit(Event::Kind kind, const Status& status);
+  Status CheckName(const CheckpointHandle::Job& job);
+  Status ClaimName(CheckpointHandle::Job& job);
   Status Begin(CheckpointHandle::Job& job, std::span<const ShardSource> shards,
                const CheckpointSaveOptions& save);
   Status StartShards(CheckpointHandle::Job& job, std::span<const ShardSource> shards,
                      const SaveOptions& save);
   void Commit(const JobPtr& job);
+  std::vector<JobPtr> Active();
+  Status AwaitAlone();
   Status TakeUnseenFailure();
 
   const pid_t process = getpid();
@@ -128,6 +128,7 @@ struct CheckpointWriter::Impl {
   const std::shared_ptr<Coordinator> coordinator;
   const std::shared_ptr<std::atomic<uint64_t>> counter;
   std::unique_ptr<io::LockFile> lock;
+  RunState run_state{.retention = options.retention};  // Of the commit thread.
   const io::Warn warn = [this](const Status& status) { Emit(Event::Kind::kDurability, status); };
   std::mutex save_mutex;  // Save() calls run one at a time: their order is the group's.
   std::mutex event_mutex;
@@ -143,14 +144,12 @@ Status CheckpointWriter::Impl::Open() {
     return Status(StatusCode::kOutOfMemory, "cannot start the checkpoint writer's threads");
   }
   DSCKPT_RETURN_IF_ERROR(io::MakeDirectories(options.run_directory));
-  if (coordinator->rank() != 0 || options.standalone) return Status();
-  auto taken = io::LockFile::Take(options.run_directory + kLockName, kLockPatience);
-  if (taken.status().code() == StatusCode::kFailedPrecondition) {
-    return Status(StatusCode::kFailedPrecondition,
-                  "another job writes checkpoints to '" + options.run_directory + "'")
-        .WithPath(options.run_directory);
-  }
-  DSCKPT_ASSIGN_OR_RETURN(lock, std::move(taken));
+  if (coordinator->rank() != 0) return Status();
+  // For whoever made the run directory just now and did not sync it. Where the parent cannot be
+  // opened, it was not made by this user.
+  static_cast<void>(io::SyncDirectory(io::ParentOf(options.run_directory)).ok());
+  if (options.standalone) return Status();
+  DSCKPT_ASSIGN_OR_RETURN(lock, run::LockRun(options.run_directory));
   return Recover(options.run_directory, coordinator->session(), warn);
 }
 
@@ -160,15 +159,40 @@ void CheckpointWriter::Impl::Emit(Event::Kind kind, const Status& status) {
   options.on_event(Event{kind, status});
 }
 
+/// What rank 0 can know at once, so that no training step is waited for. Only while nothing else is
+/// under way, which might change what stands.
+Status CheckpointWriter::Impl::CheckName(const CheckpointHandle::Job& job) {
+  if (job.rank != 0 || !Active().empty()) return Status();
+  return CheckTarget(job.attempt.paths, job.attempt.replace, !options.standalone);
+}
+
+/// Without the lock of the run, that of the one name; and what dead processes left of it goes.
+Status CheckpointWriter::Impl::ClaimName(CheckpointHandle::Job& job) {
+  if (job.rank != 0 || !options.standalone) return Status();
+  const run::AttemptPaths& paths = job.attempt.paths;
+  {
+    std::lock_guard guard(mutex);
+    for (const JobPtr& other : active) {
+      if (other->attempt.paths.name == paths.name) job.name_lock = other->name_lock;
+    }
+  }
+  if (job.name_lock != nullptr) return Status();
+  DSCKPT_ASSIGN_OR_RETURN(job.name_lock, run::LockEntry(paths.run, paths.name));
+  // A live rank 0 has attempts of its own here.
+  if (run::IsRunLocked(paths.run)) return Status();
+  return Recover(paths.run, coordinator->session(), warn, paths.name);
+}
+
 Status CheckpointWriter::Impl::Begin(CheckpointHandle::Job& job,
                                      std::span<const ShardSource> shards,
                                      const CheckpointSaveOptions& save) {
   Attempt& attempt = job.attempt;
   if (!save.name.empty()) {
-    DSCKPT_RETURN_IF_ERROR(CheckCheckpointName(save.name, attempt.paths.attempt));
+    DSCKPT_RETURN_IF_ERROR(run::CheckCheckpointName(save.name, attempt.paths.attempt));
     attempt.paths.name = save.name;
   }
-  if (attempt.step < 0) {
+  const bool unknown = attempt.step == kUnknownStep && options.standalone;
+  if (attempt.step < 0 && !unknown) {
     return Status(StatusCode::kInvalidArgument,
                   "step " + std::to_string(attempt.step) + " is negative");
   }
@@ -176,6 +200,8 @@ Status CheckpointWriter::Impl::Begin(CheckpointHandle::Job& job,
     return Status(StatusCode::kInvalidArgument,
                   "a checkpoint of many ranks needs shards in dsckpt's own format");
   }
+  DSCKPT_RETURN_IF_ERROR(ClaimName(job));
+  DSCKPT_RETURN_IF_ERROR(CheckName(job));
   if (attempt.paths.in_place) DSCKPT_RETURN_IF_ERROR(io::MakeDirectories(attempt.paths.Final()));
   // Every rank makes it, whichever comes first, also without shards: a directory that is gone then
   // means that the attempt is over.
@@ -192,7 +218,7 @@ Status CheckpointWriter::Impl::StartShards(CheckpointHandle::Job& job,
                                            const SaveOptions& save) {
   for (const ShardSource& shard : shards) {
     const std::string name = shard.name.empty() ? DefaultShardName(job.rank) : shard.name;
-    DSCKPT_RETURN_IF_ERROR(CheckShardName(name));
+    DSCKPT_RETURN_IF_ERROR(run::CheckShardName(name));
     if (shard.provider == nullptr) {
       return Status(StatusCode::kInvalidArgument, "shard '" + name + "' has no provider");
     }
@@ -217,7 +243,7 @@ Status CheckpointWriter::Impl::StartShards(CheckpointHandle::Job& job,
 void CheckpointWriter::Impl::Commit(const JobPtr& job) {
   Status outcome = Guarded([&] {
     return CommitAttempt(*coordinator, job->attempt, job->WaitReport(),
-                         options.standalone ? nullptr : &options.retention, warn);
+                         options.standalone ? nullptr : &run_state, warn);
   });
   if (!outcome.ok()) {
     const bool published = outcome.code() == StatusCode::kDurabilityUnknown;
@@ -225,9 +251,31 @@ void CheckpointWriter::Impl::Commit(const JobPtr& job) {
     std::lock_guard guard(mutex);
     failed.push_back(job);
   }
+  std::shared_ptr<io::LockFile> free;
+  {
+    std::lock_guard guard(mutex);
+    std::erase(active, job);
+    free = std::move(job->name_lock);
+  }
+  // The last one of its name gives it free before anybody hears of the end.
+  free.reset();
   job->MarkDone(std::move(outcome));
+}
+
+std::vector<JobPtr> CheckpointWriter::Impl::Active() {
   std::lock_guard guard(mutex);
-  std::erase(active, job);
+  return active;
+}
+
+/// Holding `save_mutex`: until nothing is under way, on a writer that owns its run.
+Status CheckpointWriter::Impl::AwaitAlone() {
+  if (lock == nullptr) {
+    return Status(StatusCode::kFailedPrecondition,
+                  "only the writer of rank 0 rolls a run back, and no standalone one")
+        .WithPath(options.run_directory);
+  }
+  for (const JobPtr& job : Active()) job->AwaitDone();
+  return Status();
 }
 
 Status CheckpointWriter::Impl::TakeUnseenFailure() {
@@ -298,13 +346,42 @@ Result<CheckpointHandle> CheckpointWriter::Save(int64_t step, std::span<const Sh
 
 Status CheckpointWriter::WaitDurable() {
   if (impl_->InChild()) return InChildStatus();
-  std::vector<JobPtr> active;
-  {
-    std::lock_guard guard(impl_->mutex);
-    active = impl_->active;
-  }
-  for (const JobPtr& job : active) job->AwaitDone();
+  for (const JobPtr& job : impl_->Active()) job->AwaitDone();
   return impl_->TakeUnseenFailure();
+}
+
+Status CheckpointWriter::RollBack(int64_t step) {
+  if (impl_->InChild()) return InChildStatus();
+  std::lock_guard lock(impl_->save_mutex);
+  DSCKPT_RETURN_IF_ERROR(impl_->AwaitAlone());
+  return MoveLatestBack(impl_->options.run_directory, step);
+}
+
+Status CheckpointWriter::RollBack(std::string_view name) {
+  if (impl_->InChild()) return InChildStatus();
+  std::lock_guard lock(impl_->save_mutex);
+  DSCKPT_RETURN_IF_ERROR(impl_->AwaitAlone());
+  return MoveLatestBack(impl_->options.run_directory, std::string(name));
+}
+
+namespace {
+
+/// What a crash left is mended before somebody chooses among what stands.
+template <typename Which>
+Status RollBackAlone(const std::string& run, const Which& which) {
+  DSCKPT_ASSIGN_OR_RETURN(const auto lock, run::LockRun(run));
+  DSCKPT_RETURN_IF_ERROR(Recover(run, {}, {}));
+  return MoveLatestBack(run, which);
+}
+
+}  // namespace
+
+Status RollBack(const std::string& run_directory, int64_t step) {
+  return RollBackAlone(run_directory, step);
+}
+
+Status RollBack(const std::string& run_directory, std::string_view name) {
+  return RollBackAlone(run_directory, std::string(name));
 }
 
 CheckpointHandle::CheckpointHandle() = default;

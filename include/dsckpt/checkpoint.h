@@ -14,9 +14,14 @@
 
 #include "dsckpt/file.h"
 #include "dsckpt/piece.h"
+#include "dsckpt/run_layout.h"
 #include "dsckpt/status.h"
 
 namespace dsckpt {
+
+/// What says the step of a checkpoint. The first of these that does: its manifest; the attribute
+/// "step" or else the metadata "step" of its first shard; the number in its name (StepInName()).
+enum class StepSource : uint8_t { kUnknown, kManifest, kAttribute, kMetadata, kName };
 
 struct CheckpointOptions {
   /// How shards are opened.
@@ -80,7 +85,11 @@ class Checkpoint {
   bool valid() const { return impl_ != nullptr; }
   const std::string& path() const;
   bool has_manifest() const;
+  /// kUnknownStep where nothing says it.
   int64_t step() const;
+  StepSource step_source() const;
+  /// Position among the saves of its run directory, from 1; 0: not known.
+  uint64_t serial() const;
   std::string_view attempt() const;
   uint32_t ranks() const;
   uint32_t shard_count() const;
@@ -128,17 +137,24 @@ class Checkpoint {
 
   struct Impl;  // Internal.
   explicit Checkpoint(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }  // Internal.
 
  private:
   std::shared_ptr<const Impl> impl_;
 };
 
-/// One entry of a run directory.
+/// One complete checkpoint of a run directory.
 struct RunEntry {
-  std::string name;  ///< bare file name
-  int64_t step = 0;
-  uint64_t bytes = 0;  ///< of all shards, as the manifest says
+  std::string name;             ///< bare file name
+  std::optional<int64_t> step;  ///< nothing where nobody says it
+  uint64_t bytes = 0;           ///< of all shards, as the manifest says
   uint32_t shards = 0;
+  StepSource step_source = StepSource::kUnknown;
+  uint64_t serial = 0;  ///< as Checkpoint::serial()
+  /// Training has left it behind: the run was set back to an earlier save than this one, or went on
+  /// from there, so that a later save has a step at most its own (spec/commit.md, "Order of
+  /// saves").
+  bool abandoned = false;
 };
 
 /// The checkpoints of one training run: a directory of checkpoint directories (or single shards),
@@ -149,15 +165,19 @@ class RunDirectory {
   static Result<RunDirectory> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
-  /// Complete checkpoints by step, then name.
+  /// Complete checkpoints in the order in which they were saved: by serial, then step, then name.
+  /// Those whose step nobody knows come last.
   const std::vector<RunEntry>& checkpoints() const { return checkpoints_; }
   /// What else lies there, and why it does not count: incomplete attempts, files of others.
   const std::vector<std::pair<std::string, std::string>>& strays() const { return strays_; }
+  /// Whether an entry in strays() is what a commit left behind, by its name.
+  static bool IsLeftOver(std::string_view name);
   /// The name in `latest`, or nothing. It may name what is not there any more.
   const std::optional<std::string>& latest_name() const { return latest_name_; }
 
-  /// The complete checkpoint that `latest` names, or else the one of the highest step. kNotFound.
+  /// The complete checkpoint that `latest` names, or else the one that was saved last. kNotFound.
   Result<Checkpoint> Latest(const CheckpointOptions& options = {}) const;
+  /// The last save of that step. kNotFound.
   Result<Checkpoint> ByStep(int64_t step, const CheckpointOptions& options = {}) const;
 
  private:

@@ -7,19 +7,23 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dsckpt/coordinator.h"
 #include "dsckpt/engine.h"
 #include "dsckpt/provider.h"
+#include "dsckpt/run_layout.h"
 #include "dsckpt/status.h"
 
 namespace dsckpt {
 
 /// Which complete checkpoints of a run directory stay. Applied by rank 0 after a checkpoint was
-/// published; incomplete ones count for nothing, and the one `latest` names always stays.
+/// published and is durable; incomplete ones count for nothing. What was just published and what
+/// `latest` names always stay. The newest are those saved last, whatever their steps: after a run
+/// was rolled back, what it has left behind ages like any other save.
 struct Retention {
-  int keep_last = 0;       ///< The newest N stay. 0: all stay, the rest of this struct unused.
+  int keep_last = 0;       ///< The N saved last stay. 0: all stay, the rest of this struct unused.
   int64_t keep_every = 0;  ///< Steps that are multiples of this stay. 0: none for this reason.
   std::vector<int64_t> keep = {};  ///< These steps stay.
 };
@@ -33,8 +37,9 @@ struct CheckpointWriterOptions {
   /// every rank that is alive gets kTimedOut and nothing is published.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   Retention retention = {};
-  /// For tools that put one checkpoint beside a run that may be under way: `latest`, left-overs and
-  /// other checkpoints stay as they are.
+  /// For tools that put one checkpoint beside a run that may be under way: `latest` and other
+  /// checkpoints stay as they are, and of left-overs only those of the same name are cleared. Two
+  /// of these cannot write one name at a time: kFailedPrecondition. They may save kUnknownStep.
   bool standalone = false;
   /// Called from engine and commit threads, one call at a time, with warnings.
   std::function<void(const Event&)> on_event = {};
@@ -44,7 +49,8 @@ struct CheckpointSaveOptions {
   /// Name of the checkpoint's directory in the run directory; empty: "step-" and the step, ten
   /// digits.
   std::string name = {};
-  /// Replace a complete checkpoint of this name instead of refusing it.
+  /// Replace a complete checkpoint of this name instead of refusing it. Not needed for one that
+  /// training has left behind (RunEntry::abandoned): a save takes its place.
   bool replace = false;
   /// The directory belongs to another program as well (DeepSpeed's `save_dir/tag`): shards and
   /// manifest are moved into it one by one, the manifest last, and other files stay.
@@ -54,7 +60,7 @@ struct CheckpointSaveOptions {
 
 /// One shard that a rank adds to a checkpoint.
 struct ShardSource {
-  /// File name in the checkpoint's directory; empty: "shard-", the rank in five digits, ".dsckpt".
+  /// File name in the checkpoint's directory; empty: DefaultShardName().
   std::string name = {};
   const StateProvider* provider = nullptr;
 };
@@ -69,8 +75,10 @@ class CheckpointHandle {
 
   /// Blocks until this rank's source memory has been read, or its saves failed.
   Status WaitCaptured() const;
-  /// Blocks until the checkpoint of all ranks is published and durable, or it failed: the same
-  /// answer on every rank that is alive. kTimedOut: some rank did not finish in time.
+  /// Blocks until the checkpoint of all ranks is published, durable and what `latest` names, or it
+  /// failed: the same answer on every rank that is alive. kTimedOut: some rank did not finish in
+  /// time. kDurabilityUnknown: it is published, but a power cut may undo that, or `latest` may name
+  /// the one before; nothing older was removed.
   Status WaitDurable() const;
 
   struct Job;  // Internal.
@@ -102,6 +110,11 @@ class CheckpointWriter {
   /// The same with any number of shards of this rank; none is legal.
   Result<CheckpointHandle> Save(int64_t step, std::span<const ShardSource> shards,
                                 const CheckpointSaveOptions& options = {});
+  /// Makes an earlier complete checkpoint the one that `latest` names, after all checkpoints
+  /// accepted so far have ended. As RollBack() below. On rank 0 alone, while no rank saves:
+  /// kFailedPrecondition on others, and for a standalone writer.
+  Status RollBack(int64_t step);
+  Status RollBack(std::string_view name);
   /// Waits for all checkpoints accepted so far. Returns the first error that no handle has shown,
   /// once.
   Status WaitDurable();
@@ -111,6 +124,13 @@ class CheckpointWriter {
   explicit CheckpointWriter(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+/// Sets a run back: makes its newest complete checkpoint of `step`, or the complete one called
+/// `name`, the one that `latest` names and a resume takes. Atomic and durable. Nothing is removed;
+/// what was saved later counts as abandoned, and its steps can be saved again. kFailedPrecondition:
+/// a writer on the run is alive; its own RollBack() does it. kNotFound, kIncomplete, I/O.
+Status RollBack(const std::string& run_directory, int64_t step);
+Status RollBack(const std::string& run_directory, std::string_view name);
 
 }  // namespace dsckpt
 

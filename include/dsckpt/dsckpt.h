@@ -14,6 +14,7 @@
 #include "dsckpt/limits.h"             // IWYU pragma: export
 #include "dsckpt/piece.h"              // IWYU pragma: export
 #include "dsckpt/provider.h"           // IWYU pragma: export
+#include "dsckpt/run_layout.h"         // IWYU pragma: export
 #include "dsckpt/state.h"              // IWYU pragma: export
 #include "dsckpt/status.h"             // IWYU pragma: export
 #include "dsckpt/tree.h"               // IWYU pragma: export

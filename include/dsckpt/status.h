@@ -28,7 +28,7 @@ enum class StatusCode : int32_t {
   kLimitExceeded = 12,    ///< A limit of the format (dsckpt/limits.h) would be exceeded.
   kCancelled = 13,        ///< The save was cancelled or replaced before it was published.
   kDurabilityUnknown =
-      14,  ///< Published, but the directory could not be synced: old or new, each complete.
+      14,  ///< Published, but a power cut may undo it: then the old stands, as complete as the new.
   kFailedPrecondition =
       15,  ///< Called in the wrong state, e.g. Save on an engine that is being closed.
   kOutOfMemory = 16,

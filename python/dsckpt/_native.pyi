@@ -229,8 +229,12 @@ class CheckpointWriter:
         metadata: dict[str, str] | None = None,
     ) -> SaveHandle:
         """shards: (file name or "", walker). on_captured: called once for each shard."""
+    def roll_back(self, step: int) -> None: ...
     def wait_durable(self) -> None: ...
     def close(self) -> None: ...
+
+def roll_back(run_directory: str, step: int) -> None:
+    """dsckpt::RollBack."""
 
 # (name, dtype name, dtype code, shape, offset, raw bytes, stored bytes, encoding)
 _TensorInfo = tuple[str, str, int, tuple[int, ...], int, int, int, str]
@@ -285,7 +289,7 @@ class Checkpoint:
     def __init__(self, path: str, *, retry_seconds: float = 5.0) -> None: ...
     path: str
     has_manifest: bool
-    step: int
+    step: int | None
     attempt: str
     ranks: int
     def shards(self) -> list[tuple[str, int, int]]:
@@ -307,8 +311,8 @@ class RunDirectory:
     def __init__(self, path: str) -> None: ...
     path: str
     latest_name: str | None
-    def checkpoints(self) -> list[tuple[str, int, int, int]]:
-        """(name, step, bytes, shards), by step."""
+    def checkpoints(self) -> list[tuple[str, int | None, int, int, int, bool]]:
+        """(name, step, bytes, shards, serial, abandoned), in the order of saves."""
     def strays(self) -> list[tuple[str, str]]: ...
     def latest(self) -> Checkpoint: ...
     def by_step(self, step: int) -> Checkpoint: ...

@@ -69,7 +69,7 @@ class Checkpoint:
         return self._native
 
     @property
-    def step(self) -> int:
+    def step(self) -> int | None:
         """As given to the save."""
         return self._native.step
 

@@ -82,6 +82,13 @@ def close_elsewhere(writer: Writer) -> None:
         _thread.start_new_thread(_close_dropped, (writer, ended))
 
 
+def wait_for_dropped() -> None:
+    """Blocks until what close_elsewhere() began has ended."""
+    for ended in list(_closing):
+        with ended:
+            pass
+
+
 def _close_dropped(writer: Writer, ended: _thread.LockType) -> None:
     try:
         close(writer)

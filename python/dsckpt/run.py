@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections.abc import Sequence
@@ -22,15 +23,19 @@ class RunEntry:
 
     Attributes:
         name: Of its directory.
-        step: Optimizer updates done.
+        step: Optimizer updates done; None: an imported file, and nothing says it.
         nbytes: Of all its shards.
         shards: How many files.
+        serial: Its position among the saves of the run, from 1; 0: no save of the run made it.
+        abandoned: Training has left it behind: it was saved before the run was set back.
     """
 
     name: str
-    step: int
+    step: int | None
     nbytes: int
     shards: int
+    serial: int = 0
+    abandoned: bool = False
 
 
 class Run:
@@ -65,7 +70,7 @@ class Run:
             writer: What saves; None: the first save makes one with default settings.
             coordinator: How ranks find each other; None: torch.distributed's default group where it
                 is in use, else this process alone.
-            keep_last: How many of the newest complete checkpoints stay; 0: all.
+            keep_last: How many complete checkpoints stay, of those saved last; 0: all.
             keep_every: Steps that are multiples of this stay as well; 0: none for this reason.
             keep: Steps that stay as well.
             timeout_seconds: From a save to its being published; then it fails on every rank.
@@ -107,7 +112,8 @@ class Run:
             metadata: As for AsyncWriter.save().
             capture: As for AsyncWriter.save().
             name: Of the checkpoint's directory; "": "step-" and ten digits.
-            replace: Whether a complete checkpoint of that name is replaced, not refused.
+            replace: Whether a complete checkpoint of that name is replaced, not refused. One that
+                training has left behind (see roll_back()) is replaced in any case.
 
         Returns:
             A handle. durable() waits for all ranks and raises the same error on each of them.
@@ -136,26 +142,42 @@ class Run:
             if self._writer is None:
                 self._writer = AsyncWriter()
             if self._native is None:
-                self._native = _native.CheckpointWriter(
-                    self._writer.native,
-                    self._path,
-                    coordinator=self._coordinator or default_coordinator(),
-                    timeout_seconds=self._timeout,
-                    keep_last=self._keep_last,
-                    keep_every=self._keep_every,
-                    keep=self._keep,
-                )
+                self._native = self._open(self._writer)
                 lifetime.register(self._native)
             return self._writer, self._native
 
+    def _open(self, writer: AsyncWriter) -> _native.CheckpointWriter:
+        coordinator = self._coordinator or default_coordinator()
+
+        def create() -> _native.CheckpointWriter:
+            lifetime.wait_for_dropped()  # One of them may have this directory.
+            return _native.CheckpointWriter(
+                writer.native,
+                self._path,
+                coordinator=coordinator,
+                timeout_seconds=self._timeout,
+                keep_last=self._keep_last,
+                keep_every=self._keep_every,
+                keep=self._keep,
+            )
+
+        try:
+            return create()
+        except DsckptError as error:
+            if error.code != "FailedPrecondition":
+                raise
+        gc.collect()  # A Run that nobody can reach any more may hold the directory.
+        return create()
+
     @property
     def checkpoints(self) -> list[RunEntry]:
-        """The complete checkpoints, by step. Empty where nothing was saved yet."""
+        """The complete checkpoints in the order in which they were saved, those whose step nobody
+        knows last. Empty where nothing was saved yet."""
         directory = self._directory()
         return [RunEntry(*entry) for entry in directory.checkpoints()] if directory else []
 
     def latest(self) -> Checkpoint | None:
-        """The checkpoint that `latest` names, or else the one of the highest step; None: there is
+        """The checkpoint that `latest` names, or else the one that was saved last; None: there is
         none yet."""
         directory = self._directory()
         if directory is None or not directory.checkpoints():
@@ -163,12 +185,34 @@ class Run:
         return Checkpoint(directory.latest().path)
 
     def by_step(self, step: int) -> Checkpoint:
-        """The complete checkpoint of a step.
+        """The complete checkpoint of a step, of several the one that was saved last.
 
         Raises:
             DsckptError: NotFound.
         """
         return Checkpoint(_native.RunDirectory(self._path).by_step(step).path)
+
+    def roll_back(self, step: int) -> Checkpoint:
+        """Sets the run back: latest() is the complete checkpoint of `step` again.
+
+        Nothing is removed. What was saved later counts as abandoned: its steps can be saved again,
+        and it ages as any other save. To be called on rank 0 alone, while no rank saves.
+
+        Returns:
+            The checkpoint that training goes on from.
+
+        Raises:
+            DsckptError: NotFound; FailedPrecondition, when another job writes to the directory, or
+                on another rank than 0.
+        """
+        with self._lock:
+            native = self._native
+        if native is not None:
+            native.roll_back(step)
+        else:
+            lifetime.wait_for_dropped()
+            _native.roll_back(self._path, step)
+        return Checkpoint(_native.RunDirectory(self._path).latest().path)
 
     def _directory(self) -> _native.RunDirectory | None:
         try:
@@ -193,6 +237,12 @@ class Run:
             native, self._native = self._native, None
         if native is not None:
             lifetime.close(native)
+
+    def __del__(self) -> None:
+        # The directory is free for another Run of this process once the last save has ended.
+        native = getattr(self, "_native", None)
+        if native is not None:
+            lifetime.close_elsewhere(native)
 
     def __repr__(self) -> str:
         return f"Run({self.path!r})"

@@ -89,7 +89,8 @@ void Read(const Checkpoint& self, const std::vector<Request>& requests) {
 nb::list Entries(const RunDirectory& self) {
   nb::list out;
   for (const RunEntry& entry : self.checkpoints()) {
-    out.append(nb::make_tuple(FsPath{entry.name}, entry.step, entry.bytes, entry.shards));
+    out.append(nb::make_tuple(FsPath{entry.name}, entry.step, entry.bytes, entry.shards,
+                              entry.serial, entry.abandoned));
   }
   return out;
 }
@@ -101,7 +102,11 @@ void BindCheckpoint(nb::module_& module) {
       .def("__init__", &InitCheckpoint, "path"_a, nb::kw_only(), "retry_seconds"_a = 5.0)
       .def_prop_ro("path", [](const Checkpoint& self) { return FsPath{self.path()}; })
       .def_prop_ro("has_manifest", &Checkpoint::has_manifest)
-      .def_prop_ro("step", &Checkpoint::step)
+      .def_prop_ro("step",
+                   [](const Checkpoint& self) -> std::optional<int64_t> {
+                     if (self.step() == kUnknownStep) return std::nullopt;
+                     return self.step();
+                   })
       .def_prop_ro("attempt", [](const Checkpoint& self) { return ToStr(self.attempt()); })
       .def_prop_ro("ranks", &Checkpoint::ranks)
       .def("shards", &Shards)

@@ -198,6 +198,12 @@ void BindCheckpointWriter(nb::module_& module) {
   module.def("single_rank", [] { return BoundCoordinator{SingleRank()}; });
   module.def("join_shared_directory", &Join, "path"_a, "rank"_a, "size"_a, nb::kw_only(),
              "job"_a = "", "timeout_seconds"_a = 600.0);
+  module.def(
+      "roll_back",
+      [](const FsPath& run_directory, int64_t step) {
+        Check(WithoutGil([&] { return RollBack(run_directory.bytes, step); }));
+      },
+      "run_directory"_a, "step"_a);
   nb::class_<PyWriter>(module, "CheckpointWriter")
       .def("__init__", &InitWriter, "engine"_a, "run_directory"_a, nb::kw_only(),
            "coordinator"_a = nb::none(), "timeout_seconds"_a = 1800.0, "keep_last"_a = 0,
@@ -206,6 +212,13 @@ void BindCheckpointWriter(nb::module_& module) {
       .def("save", &SaveCheckpoint, "step"_a, "shards"_a, nb::kw_only(), "name"_a = "",
            "replace"_a = false, "in_place"_a = false, "on_captured"_a = nb::none(),
            "metadata"_a = nb::none())
+      .def(
+          "roll_back",
+          [](PyWriter& self, int64_t step) {
+            const Borrowed writer = self.get();
+            Check(Interruptibly([kept = writer.shared(), step] { return kept->RollBack(step); }));
+          },
+          "step"_a)
       .def("wait_durable",
            [](PyWriter& self) {
              const Borrowed writer = self.get();

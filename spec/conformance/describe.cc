@@ -250,11 +250,9 @@ Json Describe(const format::ManifestView& manifest) {
                        {"shape", std::vector<int64_t>(shape.begin(), shape.end())},
                        {"pieces", std::move(rows)}});
   }
-  return {{"attempt", manifest.attempt},
-          {"step", manifest.step},
-          {"ranks", manifest.ranks},
-          {"shards", std::move(shards)},
-          {"tensors", std::move(tensors)}};
+  return {{"attempt", manifest.attempt}, {"step", manifest.step},
+          {"ranks", manifest.ranks},     {"serial", manifest.serial},
+          {"shards", std::move(shards)}, {"tensors", std::move(tensors)}};
 }
 
 Result<Json> Describe(const Checkpoint& checkpoint) {

@@ -13,9 +13,10 @@
 
 #include "dsckpt/file.h"
 #include "dsckpt/piece.h"
+#include "run/manifest_file.h"
+#include "run/run_layout.h"
 #include "tests/catch.h"
 #include "tests/temp_dir.h"
-#include "writer/checkpoint_paths.h"
 #include "writer/checkpoint_publish.h"
 #include "writer/checkpoint_report.h"
 #include "writer/checkpoint_run.h"
@@ -163,7 +164,7 @@ std::vector<std::string> VisibleNames(const std::string& run) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(run)) {
     const std::string name = entry.path().filename().string();
-    if (CheckCheckpointName(name, "").ok()) names.push_back(name);
+    if (run::CheckCheckpointName(name, "").ok()) names.push_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -173,11 +174,11 @@ std::vector<std::string> LeftOvers(const std::string& run) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(run)) {
     std::string name = entry.path().filename().string();
-    if (ParseLeftOver(name)) names.push_back(name);
+    if (run::ParseMarkedName(name)) names.push_back(name);
     if (!entry.is_directory()) continue;
     for (const auto& inner : std::filesystem::directory_iterator(entry.path())) {
       const std::string below = inner.path().filename().string();
-      if (ParseLeftOver(below)) names.push_back(name + "/" + below);
+      if (run::ParseMarkedName(below)) names.push_back(name + "/" + below);
     }
   }
   std::sort(names.begin(), names.end());
@@ -185,7 +186,7 @@ std::vector<std::string> LeftOvers(const std::string& run) {
 }
 
 std::string WhyIncomplete(const std::string& directory) {
-  const auto manifest = ReadManifest(directory);
+  const auto manifest = run::ReadManifest(directory);
   if (!manifest.ok()) return manifest.status().ToString();
   for (uint32_t i = 0; i < manifest->view.shard_count(); ++i) {
     const std::string name(manifest->view.shard_names[i]);
@@ -204,7 +205,7 @@ std::string WhyIncomplete(const std::string& directory) {
 
 std::vector<float> ShardValues(const std::string& directory) {
   std::vector<float> values;
-  const auto manifest = ReadManifest(directory);
+  const auto manifest = run::ReadManifest(directory);
   REQUIRE(manifest.ok());
   for (const std::string_view name : manifest->view.shard_names) {
     const auto file = File::Open(directory + "/" + std::string(name)).value();

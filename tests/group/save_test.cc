@@ -9,6 +9,7 @@
 
 #include "dsckpt/file.h"
 #include "format/manifest.h"
+#include "run/manifest_file.h"
 #include "tests/catch.h"
 #include "tests/group/ranks.h"
 #include "tests/temp_dir.h"
@@ -69,7 +70,7 @@ TEST_CASE("a group saves one checkpoint, and then the next") {
     CHECK(WhyIncomplete(place.run + "/" + name) == "");
   }
   CHECK(ShardValues(place.run + "/step-0000000008") == std::vector<float>{80, 81, 82, 83});
-  const auto manifest = ReadManifest(place.run + "/step-0000000007").value();
+  const auto manifest = run::ReadManifest(place.run + "/step-0000000007").value();
   CHECK(manifest.view.step == 7);
   CHECK(manifest.view.ranks == 4);
   CHECK(manifest.view.attempt.ends_with("-0"));
@@ -105,7 +106,7 @@ TEST_CASE("ranks with nothing to save and ranks with several shards") {
   const std::string directory = place.run + "/step-0000000001";
   CHECK(WhyIncomplete(directory) == "");
   CHECK(ShardValues(directory) == std::vector<float>{1, 2});
-  const auto manifest = ReadManifest(directory).value();
+  const auto manifest = run::ReadManifest(directory).value();
   CHECK(manifest.view.ranks == 3);
   CHECK(manifest.view.shard_rank[0] == 1);
 }
@@ -260,7 +261,8 @@ TEST_CASE("names that leave the directory or mean something else are refused") {
   const auto writer = CheckpointWriter::Create(*engine, {.run_directory = dir / "run"}).value();
   const Part part(0, 1, 1);
   for (const char* name : {"..", ".", "../x", "a/b", "/tmp/x", ".hidden", "latest", "\xff",
-                           "a.incomplete-b", "a.replaced-b", "a.removed-b"}) {
+                           "a.incomplete-b", "a.replaced-b", "a.removed-b", "a.incomplete-",
+                           "a.replaced-", "a.removed-", "a.removed-.b"}) {
     INFO(name);
     CHECK(writer->Save(1, part.state(), {.name = name}).status().code() ==
           StatusCode::kInvalidArgument);
@@ -295,8 +297,8 @@ TEST_CASE("a failure that no handle has shown is raised once") {
   CHECK(writer->WaitDurable().code() == StatusCode::kAlreadyExists);
   CHECK(writer->WaitDurable().ok());
   CHECK(events == std::vector<Event::Kind>{Event::Kind::kSaveFailed});
-  const auto seen = writer->Save(1, part.state()).value();
-  CHECK(seen.WaitDurable().code() == StatusCode::kAlreadyExists);
+  // With nothing under way it is known at once.
+  CHECK(writer->Save(1, part.state()).status().code() == StatusCode::kAlreadyExists);
   CHECK(writer->WaitDurable().ok());
   CHECK(engine->WaitDurable().ok());
 }

@@ -173,10 +173,16 @@ class FaultFs {
     if (Fails("rename_new")) return -1;
     return dsckpt::io::RealSyscalls().rename_new(from, to);
   }
+  static int Exchange(const char* a, const char* b) {
+    return Fails("exchange") ? -1 : dsckpt::io::RealSyscalls().exchange(a, b);
+  }
+  static int Mkdir(const char* path, mode_t mode) {
+    return Fails("mkdir") ? -1 : ::mkdir(path, mode);
+  }
   static const dsckpt::io::Syscalls& Table() {
-    static const dsckpt::io::Syscalls table = {Open,      Close,        Pread,    Pwrite, Fsync,
-                                               Ftruncate, Fallocate,    Rename,   Unlink, Mmap,
-                                               RingInit,  RingRegister, RenameNew};
+    static const dsckpt::io::Syscalls table = {
+        Open,   Close, Pread,    Pwrite,       Fsync,     Ftruncate, Fallocate, Rename,
+        Unlink, Mmap,  RingInit, RingRegister, RenameNew, Mkdir,     Exchange};
     return table;
   }
 

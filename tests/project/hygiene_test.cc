@@ -6,7 +6,7 @@
 
 namespace {
 
-const char* const kLibrary[] = {"include", "format", "io", "writer", "reader", "mpi"};
+const char* const kLibrary[] = {"include", "format", "io", "run", "writer", "reader", "mpi"};
 
 size_t LineOf(const std::string& text, size_t position) {
   return 1 + static_cast<size_t>(
@@ -41,7 +41,7 @@ TEST_CASE("the library neither ends the process nor prints nor asserts") {
 }
 
 TEST_CASE("sources are ASCII, without tabs and trailing spaces") {
-  const char* const folders[] = {"include", "format", "io",      "writer", "reader",
+  const char* const folders[] = {"include", "format", "io", "run",      "writer", "reader",
                                  "tools",   "tests",  "fuzz",    "bench",  "examples",
                                  "python",  "cmake",  "scripts", "spec"};
   for (const char* folder : folders) {
@@ -61,7 +61,7 @@ TEST_CASE("sources are ASCII, without tabs and trailing spaces") {
 }
 
 TEST_CASE("headers are guarded by their path") {
-  for (const char* folder : {"include/dsckpt", "format", "io", "writer", "reader", "tools"}) {
+  for (const char* folder : {"include/dsckpt", "format", "io", "run", "writer", "reader", "tools"}) {
     for (const std::string& file : FilesBelow(folder)) {
       if (!HasExtension(file, {".h"})) continue;
       std::string guard = file.starts_with("include/") ? file.substr(8) : "dsckpt/" + file;
@@ -84,7 +84,7 @@ TEST_CASE("the version stands in one place") {
   const std::regex literal("\\b" + std::regex_replace(version, std::regex(R"(\.)"), "\\.") + "\\b");
   // Its doc comment is the one other mention.
   CHECK(header.find('"' + version + '"') != std::string::npos);
-  for (const char* folder : {"format", "io", "writer", "reader", "tools", "bench", "examples",
+  for (const char* folder : {"format", "io", "run", "writer", "reader", "tools", "bench", "examples",
                              "cmake", "scripts", "python"}) {
     for (const std::string& file : FilesBelow(folder)) {
       if (!IsText(file)) continue;

@@ -17,8 +17,9 @@ const Layer kLayers[] = {
     {"include/dsckpt", {"dsckpt/"}},
     {"format", {"dsckpt/", "format/", "index_generated.h", "manifest_generated.h"}},
     {"io", {"dsckpt/", "io/"}},
-    {"writer", {"dsckpt/", "format/", "io/", "writer/"}},
-    {"reader", {"dsckpt/", "format/", "io/", "reader/"}},
+    {"run", {"dsckpt/", "format/", "io/", "run/"}},
+    {"writer", {"dsckpt/", "format/", "io/", "run/", "writer/"}},
+    {"reader", {"dsckpt/", "format/", "io/", "run/", "reader/"}},
     {"mpi", {"dsckpt/"}},
     {"tools", {"dsckpt/", "tools/"}},
     // The two doors by which bench/switches.cc turns ideas off.

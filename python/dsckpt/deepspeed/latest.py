@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dsckpt import _native
-from dsckpt.errors import DsckptError
-
 if TYPE_CHECKING:
     from .under_way import Request
 
@@ -44,20 +41,8 @@ def pointer(request: Request, by_commit: bool) -> Pointer | None:
 
     Args:
         request: The checkpoint that begins.
-        by_commit: Whether its commit replaces `latest`, which it does not where that would move
-            back to a lower step. DeepSpeed's own engine does: training goes on from where it went
-            back to.
+        by_commit: Whether its commit makes `latest` name it.
     """
-    if not request.save_latest:
-        return None
-    if by_commit and _step_of_latest(request.save_dir) <= request.step:
+    if by_commit or not request.save_latest:
         return None
     return Pointer(request.save_dir, request.tag)
-
-
-def _step_of_latest(save_dir: str) -> int:
-    try:
-        tag = Path(save_dir, NAME).read_text().strip()
-        return _native.Checkpoint(str(Path(save_dir, tag)), retry_seconds=0.0).step
-    except (OSError, DsckptError):
-        return -1

@@ -1,0 +1,54 @@
+#include "run/manifest_file.h"
+
+#include <span>
+
+#include "dsckpt/limits.h"
+#include "format/names.h"
+#include "io/directory.h"
+#include "run/run_layout.h"
+
+namespace dsckpt::run {
+
+std::string ManifestPath(const std::string& directory) {
+  return directory + "/" + std::string(format::kManifestName);
+}
+
+Result<StoredManifest> ReadManifest(const std::string& directory) {
+  StoredManifest manifest;
+  DSCKPT_ASSIGN_OR_RETURN(manifest.bytes,
+                          io::ReadSmallFile(ManifestPath(directory), kMaxManifestBytes));
+  DSCKPT_ASSIGN_OR_RETURN(manifest.view, format::ParseManifest(manifest.bytes));
+  return manifest;
+}
+
+Status CheckShards(const std::string& directory, const format::ManifestView& manifest) {
+  for (uint32_t i = 0; i < manifest.shard_count(); ++i) {
+    const std::string path = directory + "/" + std::string(manifest.shard_names[i]);
+    const auto bytes = io::FileBytes(path);
+    if (bytes.ok() && *bytes == manifest.shard_file_bytes[i]) continue;
+    std::string why = "the shard of rank " + std::to_string(manifest.shard_rank[i]);
+    if (bytes.ok()) {
+      why += " should have " + std::to_string(manifest.shard_file_bytes[i]) + " bytes but has " +
+             std::to_string(*bytes);
+    } else {
+      why += bytes.status().code() == StatusCode::kNotFound ? " is missing"
+                                                            : ": " + bytes.status().message();
+    }
+    return Status(StatusCode::kIncomplete, why).WithPath(path);
+  }
+  return Status();
+}
+
+std::optional<std::string> ReadLatest(const std::string& run) {
+  constexpr uint64_t kMaxBytes = 4096;
+  const auto bytes = io::ReadSmallFile(run + "/" + std::string(kLatestName), kMaxBytes);
+  if (!bytes.ok()) return {};
+  return ParseLatest({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+}
+
+Status WriteLatest(const std::string& run, const std::string& name) {
+  const std::string text = LatestText(name);
+  return io::WriteSmallFile(run + "/" + std::string(kLatestName), std::as_bytes(std::span(text)));
+}
+
+}  // namespace dsckpt::run

@@ -1,0 +1,38 @@
+#ifndef DSCKPT_RUN_MANIFEST_FILE_H_
+#define DSCKPT_RUN_MANIFEST_FILE_H_
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dsckpt/status.h"
+#include "format/manifest.h"
+
+// What readers and writers look at in a run directory, in one way.
+
+namespace dsckpt::run {
+
+std::string ManifestPath(const std::string& directory);
+
+/// The manifest in a directory, parsed.
+struct StoredManifest {
+  std::vector<std::byte> bytes;
+  format::ManifestView view;  // Borrows from `bytes`.
+};
+/// kNotFound where there is none; else as format::ParseManifest.
+Result<StoredManifest> ReadManifest(const std::string& directory);
+
+/// Whether the checkpoint is complete: all its shards stand in `directory` as regular files with
+/// the sizes that the manifest gives. kIncomplete names the first that does not.
+Status CheckShards(const std::string& directory, const format::ManifestView& manifest);
+
+/// The name in `latest` of a run directory; nothing where there is no such file or it holds no name
+/// of a checkpoint. What it names need not stand.
+std::optional<std::string> ReadLatest(const std::string& run);
+/// Makes `latest` name a checkpoint, durably; the old text or the new, never anything else.
+Status WriteLatest(const std::string& run, const std::string& name);
+
+}  // namespace dsckpt::run
+
+#endif  // DSCKPT_RUN_MANIFEST_FILE_H_

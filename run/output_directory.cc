@@ -1,0 +1,117 @@
+#include "dsckpt/output_directory.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <random>
+#include <utility>
+
+#include "io/directory.h"
+#include "run/run_layout.h"
+#include "run/run_lock.h"
+
+namespace dsckpt {
+namespace {
+
+/// Tells these from the attempts of a group, which have manifests and a protocol of their own.
+constexpr std::string_view kIdBegin = "files-";
+
+std::string MakeId() {
+  std::random_device random;
+  return std::string(kIdBegin) + std::to_string(random()) + "-" + std::to_string(getpid());
+}
+
+bool Stands(const std::string& path) {
+  const auto kind = io::KindOf(path);
+  return kind.ok() && *kind != io::PathKind::kNone;
+}
+
+/// Holding the lock of the entry: what killed processes left of it.
+Status Mend(const std::string& parent, const std::string& name) {
+  DSCKPT_ASSIGN_OR_RETURN(const auto entries, io::ListDirectory(parent));
+  std::vector<std::string> left;
+  for (const std::string& entry : entries) {
+    const auto marked = run::ParseMarkedName(entry);
+    if (!marked || marked->name != name || !marked->attempt.starts_with(kIdBegin)) continue;
+    const std::string final_path = parent + "/" + name;
+    if (marked->mark == run::Mark::kReplaced && !Stands(final_path)) {
+      // It had stepped aside for one that never came.
+      DSCKPT_RETURN_IF_ERROR(io::RenameNoReplace(parent + "/" + entry, final_path));
+    } else {
+      left.push_back(parent + "/" + entry);
+    }
+  }
+  DSCKPT_RETURN_IF_ERROR(io::SyncDirectory(parent));
+  for (const std::string& path : left) DSCKPT_RETURN_IF_ERROR(io::RemoveAll(path));
+  return Status();
+}
+
+}  // namespace
+
+struct OutputDirectory::Impl {
+  run::AttemptPaths paths;
+  std::string made;
+  std::unique_ptr<io::LockFile> lock;
+  const pid_t owner = getpid();
+
+  ~Impl() {
+    if (!made.empty() && getpid() == owner) static_cast<void>(io::RemoveAll(made).ok());
+  }
+  Status GiveName(bool replace);
+};
+
+Result<OutputDirectory> OutputDirectory::Create(const std::string& path) {
+  std::error_code error;
+  std::filesystem::path whole = std::filesystem::absolute(path, error).lexically_normal();
+  if (!whole.has_filename()) whole = whole.parent_path();
+  auto impl = std::make_unique<Impl>();
+  impl->paths = {whole.parent_path().string(), whole.filename().string(), MakeId()};
+  DSCKPT_RETURN_IF_ERROR(run::CheckCheckpointName(impl->paths.name, impl->paths.attempt));
+  DSCKPT_ASSIGN_OR_RETURN(impl->lock, run::LockEntry(impl->paths.run, impl->paths.name));
+  DSCKPT_RETURN_IF_ERROR(Mend(impl->paths.run, impl->paths.name));
+  DSCKPT_RETURN_IF_ERROR(io::MakeDirectory(impl->paths.Directory()));
+  impl->made = impl->paths.Directory();
+  return OutputDirectory(std::move(impl));
+}
+
+OutputDirectory::OutputDirectory(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+OutputDirectory::~OutputDirectory() = default;
+OutputDirectory::OutputDirectory(OutputDirectory&&) noexcept = default;
+OutputDirectory& OutputDirectory::operator=(OutputDirectory&&) noexcept = default;
+
+const std::string& OutputDirectory::path() const { return impl_->made; }
+
+/// Afterwards `made` is what is to be removed.
+Status OutputDirectory::Impl::GiveName(bool replace) {
+  const std::string final_path = paths.Final();
+  if (!Stands(final_path) || !replace) {
+    DSCKPT_RETURN_IF_ERROR(io::RenameNoReplace(made, final_path));
+    made.clear();
+    return Status();
+  }
+  Status exchanged = io::Exchange(made, final_path);
+  if (exchanged.code() != StatusCode::kUnsupported) return exchanged;
+  DSCKPT_RETURN_IF_ERROR(io::RenameNoReplace(final_path, paths.Replaced()));
+  Status renamed = io::RenameNoReplace(made, final_path);
+  if (!renamed.ok()) {
+    static_cast<void>(io::RenameNoReplace(paths.Replaced(), final_path).ok());
+    return renamed;
+  }
+  made = paths.Replaced();
+  return Status();
+}
+
+Status OutputDirectory::Publish(bool replace) {
+  DSCKPT_RETURN_IF_ERROR(io::SyncDirectory(impl_->made));
+  DSCKPT_RETURN_IF_ERROR(impl_->GiveName(replace));
+  const Status synced = io::SyncDirectory(impl_->paths.run);
+  if (synced.ok()) return Status();
+  impl_->made.clear();  // What was replaced may be what a power cut brings back.
+  return Status(StatusCode::kDurabilityUnknown,
+                "'" + impl_->paths.Final() +
+                    "' is there, but a power cut may undo it: " + synced.message())
+      .WithErrno(synced.error_number())
+      .WithPath(impl_->paths.Final());
+}
+
+}  // namespace dsckpt
