@@ -13,6 +13,7 @@
 #include "format/header_of_index.h"
 #include "format/layout.h"
 #include "format/names.h"
+#include "format/rank_own.h"
 #include "format/tree_build.h"
 
 namespace dsckpt::format {
@@ -56,6 +57,7 @@ class CatalogBuilder {
     FillTensorColumns();
     FillObjectColumns();
     DSCKPT_RETURN_IF_ERROR(FillPieces(data_, out_));
+    DSCKPT_RETURN_IF_ERROR(FillRankOwn());
     DSCKPT_RETURN_IF_ERROR(CheckIndexSize());
     DSCKPT_RETURN_IF_ERROR(PlaceRaw());
     MergeLog();
@@ -91,6 +93,9 @@ class CatalogBuilder {
 
   Status CheckPlain() const {
     if (!out_.objects.empty()) return PlainUnsupported(ObjectName(out_.objects[0]), "an object");
+    if (data_.rank_own_names.size() > 0) {
+      return PlainUnsupported(data_.rank_own_names[0], "which is declared to be a rank's own");
+    }
     if (data_.pieces.size() > 0) {
       return PlainUnsupported(
           TensorName(data_.pieces.tensor[0]),
@@ -211,6 +216,24 @@ class CatalogBuilder {
     }
     columns.objects.chunk_end.resize(count);
     columns.objects.stored_chunk_end.resize(count);
+  }
+
+  // In a tree what lies below a rank's own subtree was described there. Names without a tree are
+  // the caller's.
+  Status FillRankOwn() {
+    out_.columns.rank_own = SortedRoots(data_.rank_own_names);
+    if (!data_.flat || data_.rank_own_names.size() == 0) return {};
+    const NameView roots{out_.columns.rank_own.bytes, out_.columns.rank_own.ends};
+    uint64_t below = 0;
+    for (const NameColumns* names : {&data_.tensor_names, &data_.object_names}) {
+      for (uint32_t i = 0; i < names->size(); ++i) below += IsRankOwn(roots, (*names)[i]) ? 1 : 0;
+    }
+    if (below == data_.rank_own_items) return {};
+    return Status(StatusCode::kInvalidArgument,
+                  "the names of what is a rank's own are the beginnings of others that are not: "
+                  "'" +
+                      Printable(roots[0]) + "'" +
+                      (roots.size() > 1 ? " or another of " + std::to_string(roots.size()) : ""));
   }
 
   // Before any file exists. An object of unknown size can still exceed the limit: EncodeIndex

@@ -77,6 +77,7 @@ IndexView ViewOf(const IndexColumns& columns) {
   view.pieces = ViewOf(columns.pieces);
   view.tree = ViewOf(columns.tree);
   view.attributes = ViewOf(columns.attributes);
+  view.rank_own = ViewOf(columns.rank_own);
   return view;
 }
 

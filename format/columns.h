@@ -76,6 +76,7 @@ struct IndexColumns {
   std::vector<StoredChunk> stored_chunks;
   PieceColumns pieces;
   TreeColumns tree, attributes;
+  NameColumns rank_own;
 };
 
 struct PayloadView {
@@ -105,6 +106,7 @@ struct IndexView {
   std::span<const StoredChunk> stored_chunks;
   PieceView pieces;
   TreeView tree, attributes;
+  NameView rank_own;
 
   std::span<const int64_t> shape(uint32_t tensor) const {
     const uint32_t begin = tensor == 0 ? 0 : dim_end[tensor - 1];

@@ -89,6 +89,13 @@ Status AppendName(const Data& data, const Key& key, format::NameColumns& names) 
   return format::CheckItemName(std::string_view(names.bytes).substr(begin));
 }
 
+// Notes the name of a subtree, or of an item, that is a rank's own, unless it lies in one. Comes
+// before AddNode(), which counts list positions on.
+Status NoteRankOwn(Data& data, const Key& key) {
+  if (!data.rank_own || data.open.size() > data.rank_own_depth) return {};
+  return AppendName(data, key, data.rank_own_names);
+}
+
 // The encoding to use: the one asked for, or the default where none was.
 Result<Encoding> EffectiveEncoding(const Data& data, Encoding asked, bool planes) {
   if (asked > Encoding::kBytePlaneZstd) {
@@ -193,8 +200,10 @@ Status AddTensor(Data& data, const Key& key, const TensorSource& source, std::st
   }
   const NodeRecord node{.kind = NodeKind::kTensor, .payload = data.tensors.size()};
   DSCKPT_RETURN_IF_ERROR(AppendName(data, key, data.tensor_names));
+  DSCKPT_RETURN_IF_ERROR(NoteRankOwn(data, key));
   DSCKPT_RETURN_IF_ERROR(AddNode(data, key, tag, node));
-  if (!source.pieces.empty() || data.default_pieces) {
+  if (data.rank_own) ++data.rank_own_items;
+  if (!source.pieces.empty() || data.default_pieces || data.rank_own) {
     const uint32_t last = data.tensor_names.size() - 1;
     // A copy: a function of the caller's may describe more.
     const std::string name(data.tensor_names[last]);
@@ -238,7 +247,9 @@ Status AddObject(Data& data, const Key& key, const ObjectSource& source, std::st
   DSCKPT_ASSIGN_OR_RETURN(const uint8_t media_type, AddMediaType(data, source.media_type));
   const NodeRecord node{.kind = NodeKind::kObject, .payload = data.objects.size()};
   DSCKPT_RETURN_IF_ERROR(AppendName(data, key, data.object_names));
+  DSCKPT_RETURN_IF_ERROR(NoteRankOwn(data, key));
   DSCKPT_RETURN_IF_ERROR(AddNode(data, key, tag, node));
+  if (data.rank_own) ++data.rank_own_items;
   data.objects.push_back({media_type, encoding});
   data.object_sources.push_back({source.bytes, source.size, source.write, source.restore});
   return {};
@@ -251,6 +262,7 @@ Status OpenContainer(Data& data, NodeKind kind, const Key& key, std::string_view
                   "nested deeper than " + std::to_string(kMaxTreeDepth));
   }
   const Key segment = data.flat ? key : Segment(data, key);
+  DSCKPT_RETURN_IF_ERROR(NoteRankOwn(data, key));
   DSCKPT_RETURN_IF_ERROR(AddNode(data, key, tag, NodeRecord{.kind = kind}));
   data.open.push_back({static_cast<uint32_t>(data.tree.nodes.size() - 1),
                        static_cast<uint32_t>(data.prefix.size()), 0});
@@ -262,6 +274,7 @@ Status OpenContainer(Data& data, NodeKind kind, const Key& key, std::string_view
 Status AddLeaf(Data& data, const Key& key, const Value& value, std::string_view tag) {
   NodeRecord node;
   DSCKPT_RETURN_IF_ERROR(format::SetValue(data.tree, value, node));
+  DSCKPT_RETURN_IF_ERROR(NoteRankOwn(data, key));
   return AddNode(data, key, tag, node);
 }
 
@@ -353,6 +366,22 @@ Encoding Description::SetDefaultEncoding(Encoding encoding) {
 
 PiecesOf Description::SetDefaultPieces(PiecesOf pieces) {
   return std::exchange(data_->default_pieces, std::move(pieces));
+}
+
+std::optional<uint32_t> Description::SetRankOwn(std::optional<uint32_t> rank) {
+  const std::optional<uint32_t> before = data_->rank_own;
+  const bool inside = before.has_value() && data_->open.size() > data_->rank_own_depth;
+  if (rank && data_->rank_owner.value_or(*rank) != *rank) {
+    Fail(Invalid("one state holds what is rank " + std::to_string(*data_->rank_owner) +
+                 "'s own and what is rank " + std::to_string(*rank) + "'s own"));
+  } else if (!rank && inside) {
+    Fail(Invalid("all below what is a rank's own is its own: '" + format::Printable(data_->prefix) +
+                 "'"));
+  }
+  if (!before) data_->rank_own_depth = data_->open.size();
+  if (rank) data_->rank_owner = rank;
+  data_->rank_own = rank;
+  return before;
 }
 
 void Description::Fail(Status status) {

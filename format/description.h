@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,6 +41,8 @@ struct Description::Data {
   format::NameColumns object_names;
   std::vector<ObjectIdentity> objects;
   std::vector<std::string> media_types;  // in order of first use
+  format::NameColumns rank_own_names;    // subtrees of the rank, in the order described
+  std::optional<uint32_t> rank_owner;    // which rank that is; of all of them
 
   // Sources.
   struct TensorSourceRecord {
@@ -89,6 +92,9 @@ struct Description::Data {
   std::string prefix;  // "a/b/" of the open containers
   Encoding default_encoding = Encoding::kRaw;
   PiecesOf default_pieces;
+  std::optional<uint32_t> rank_own;  // whose own what is described now belongs to
+  size_t rank_own_depth = 0;         // open containers when that began
+  uint64_t rank_own_items = 0;
   Status status;
 };
 

@@ -6,6 +6,7 @@
 #include "format/description.h"
 #include "format/names.h"
 #include "format/piece_check.h"
+#include "format/rank_own.h"
 
 namespace dsckpt::format {
 namespace {
@@ -45,6 +46,15 @@ Status CheckForm(const Piece& piece) {
   return {};
 }
 
+// A rank's own tensor is one logical tensor, whole, of a name that no other rank uses.
+OwnedPiece WholeOfRank(uint32_t rank, std::string_view name, std::span<const int64_t> shape) {
+  OwnedPiece piece;
+  piece.logical_name = RankOwnName(rank, name);
+  piece.logical_shape.assign(shape.begin(), shape.end());
+  for (const int64_t dim : shape) piece.box.push_back({0, dim});
+  return piece;
+}
+
 }  // namespace
 
 Status AddPieces(Description::Data& data, std::string_view name, const TensorSource& source) {
@@ -54,6 +64,17 @@ Status AddPieces(Description::Data& data, std::string_view name, const TensorSou
   if (pieces.empty() && data.default_pieces) {
     owned = data.default_pieces(name, source.shape);
     for (const OwnedPiece& piece : owned) views.push_back(piece.view());
+    pieces = views;
+  }
+  if (data.rank_own) {
+    if (!pieces.empty()) {
+      return Status(StatusCode::kInvalidArgument,
+                    "it is part of '" + Printable(pieces[0].logical_name) +
+                        "', which several ranks hold, and so no rank's own: take it out of what "
+                        "is declared to be");
+    }
+    owned = {WholeOfRank(*data.rank_own, name, source.shape)};
+    views = {owned[0].view()};
     pieces = views;
   }
   if (pieces.empty()) return {};

@@ -71,6 +71,11 @@ Offset<fbs::Tree> Tree(Builder& builder, const TreeColumns& tree) {
   return fbs::CreateTree(builder, nodes, heap, tags);
 }
 
+Offset<fbs::Names> RankOwn(Builder& builder, const NameColumns& names) {
+  if (names.size() == 0) return 0;
+  return Names(builder, names);
+}
+
 void Build(Builder& builder, const IndexColumns& columns) {
   const auto dtypes = Structs<fbs::DType>(builder, columns.dtypes);
   const auto media_types = Strings(builder, columns.media_types);
@@ -82,6 +87,7 @@ void Build(Builder& builder, const IndexColumns& columns) {
   const auto pieces = Pieces(builder, columns.pieces);
   const auto tree = Tree(builder, columns.tree);
   const auto attributes = Tree(builder, columns.attributes);
+  const auto rank_own = RankOwn(builder, columns.rank_own);
   fbs::IndexBuilder index(builder);
   index.add_dtypes(dtypes);
   index.add_media_types(media_types);
@@ -93,6 +99,7 @@ void Build(Builder& builder, const IndexColumns& columns) {
   if (!pieces.IsNull()) index.add_pieces(pieces);
   if (!tree.IsNull()) index.add_tree(tree);
   if (!attributes.IsNull()) index.add_attributes(attributes);
+  if (!rank_own.IsNull()) index.add_rank_own(rank_own);
   builder.Finish(index.Finish(), fbs::IndexIdentifier());
 }
 
@@ -105,7 +112,7 @@ uint64_t IndexBytesBound(const IndexColumns& columns) {
          Bound(columns.tensors) + Bound(columns.objects) + Bound(columns.alias_target) +
          Bound(columns.object_media_type) + Bound(columns.chunk_sums) +
          Bound(columns.stored_chunks) + Bound(columns.pieces) + Bound(columns.tree) +
-         Bound(columns.attributes);
+         Bound(columns.attributes) + Bound(columns.rank_own);
 }
 
 Result<std::vector<std::byte>> EncodeIndex(const IndexColumns& columns) {

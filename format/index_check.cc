@@ -7,6 +7,7 @@
 #include "format/checksum.h"
 #include "format/column_check.h"
 #include "format/piece_check.h"
+#include "format/rank_own.h"
 
 namespace dsckpt::format {
 namespace {
@@ -199,6 +200,7 @@ Status CheckItems(const IndexView& index) {
       CheckOrdinals("alias", aliases, "target", index.alias_target, tensors.size()));
   DSCKPT_RETURN_IF_ERROR(CheckOrdinals("object", objects, "media_type", index.object_media_type,
                                        index.media_types.size()));
+  DSCKPT_RETURN_IF_ERROR(CheckRankOwn(index.rank_own));
   return CheckIndexPieces(index);
 }
 

@@ -166,3 +166,9 @@ std::string Printable(std::string_view name) {
 }
 
 }  // namespace dsckpt::format
+
+namespace dsckpt {
+
+void AppendNameSegment(std::string& name, const Key& key) { format::AppendSegment(name, key); }
+
+}  // namespace dsckpt

@@ -6,6 +6,7 @@
 #include "format/checksum.h"
 #include "format/header.h"
 #include "format/names.h"
+#include "format/rank_own.h"
 #include "reader/file_impl.h"
 
 namespace dsckpt {
@@ -119,6 +120,17 @@ std::vector<OwnedPiece> File::Pieces(const TensorInfo& tensor) const {
     if (piece) out.push_back(std::move(*piece));
   }
   return out;
+}
+
+std::vector<std::string_view> File::RankOwnNames() const {
+  const format::NameView& roots = impl_->index.rank_own;
+  std::vector<std::string_view> names;
+  for (uint32_t i = 0; i < roots.size(); ++i) names.push_back(roots[i]);
+  return names;
+}
+
+bool File::IsRankOwn(std::string_view name) const {
+  return format::IsRankOwn(impl_->index.rank_own, name);
 }
 
 std::optional<Hash128> File::Digest(const TensorInfo& tensor) const {

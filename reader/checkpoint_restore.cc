@@ -1,16 +1,19 @@
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "format/description.h"
+#include "format/rank_own.h"
 #include "format/strided.h"
 #include "reader/checkpoint_impl.h"
 #include "reader/chunk_reader.h"
 #include "reader/device_load.h"
 #include "reader/file_impl.h"
 #include "reader/name_list.h"
+#include "reader/own_subtrees.h"
 
 namespace dsckpt {
 
@@ -31,20 +34,32 @@ class CheckpointRestorer {
  public:
   CheckpointRestorer(const Checkpoint::Impl& checkpoint, const Description::Data& wanted,
                      uint32_t rank)
-      : checkpoint_(checkpoint), wanted_(wanted), rank_(rank) {}
+      : checkpoint_(checkpoint), wanted_(wanted), rank_(rank), own_(wanted) {}
 
-  Status Match(bool partial) {
+  Status Match(const RestoreOptions& options) {
+    if (own_.of_another(rank_)) {
+      return Status(StatusCode::kInvalidArgument, "the state describes what is rank " +
+                                                      std::to_string(*wanted_.rank_owner) +
+                                                      "'s own, but rank " + std::to_string(rank_) +
+                                                      " is restored: give both the same rank");
+    }
     DSCKPT_RETURN_IF_ERROR(OpenRank());
     MatchTensors();
     MatchObjects();
     MatchAttributes();
+    own_.SayMissing(missing_);
     std::string message;
     different_.Say("different in checkpoint and state: ", message);
-    if (!partial) missing_.Say("not in the checkpoint: ", message);
-    if (message.empty()) return Status();
-    return Status(StatusCode::kMismatch,
-                  "the checkpoint does not fit the state to restore: " + message)
-        .WithPath(checkpoint_.path);
+    if (!options.partial) missing_.Say("not in the checkpoint: ", message);
+    if (!message.empty()) {
+      return Status(StatusCode::kMismatch,
+                    "the checkpoint does not fit the state to restore: " + message)
+          .WithPath(checkpoint_.path);
+    }
+    const std::vector<std::string> without = own_.Without();
+    if (options.without_own == nullptr && !without.empty()) return NoneOfItsOwn(without);
+    if (options.without_own != nullptr) *options.without_own = without;
+    return Status();
   }
 
   Status Move(bool verify) const {
@@ -52,8 +67,8 @@ class CheckpointRestorer {
     for (const auto& [tensor, parts] : staged_) {
       DSCKPT_RETURN_IF_ERROR(MoveStaged(tensor, parts, verify));
     }
-    for (const auto& [position, file] : objects_) {
-      DSCKPT_ASSIGN_OR_RETURN(const auto bytes, file->ReadObject(wanted_.object_names[position]));
+    for (const auto& [position, found] : objects_) {
+      DSCKPT_ASSIGN_OR_RETURN(const auto bytes, found.file->ReadObject(found.info.name));
       DSCKPT_RETURN_IF_ERROR(wanted_.object_sources[position].restore(bytes));
     }
     for (const auto& [position, value] : attributes_) {
@@ -70,6 +85,7 @@ class CheckpointRestorer {
         if (checkpoint_.manifest.shard_rank[i] != rank) continue;
         DSCKPT_ASSIGN_OR_RETURN(File file, checkpoint_.OpenShard(i));
         files_.push_back(std::move(file));
+        own_files_ += rank == rank_ ? 1 : 0;
       }
       if (rank_ == 0) break;
     }
@@ -100,9 +116,13 @@ class CheckpointRestorer {
   /// The logical tensor, unless it is missing or differs; both are noted.
   std::optional<LogicalTensorInfo> Find(uint32_t i, std::string_view logical,
                                         std::span<const int64_t> shape) {
-    const auto found = checkpoint_.manifest.pieces.logical_names.Find(logical);
+    const format::NameView& names = checkpoint_.manifest.pieces.logical_names;
+    auto found = names.Find(logical);
+    const bool own = own_.Note(wanted_.tensor_names[i], found.has_value());
+    // The state need not say what the checkpoint says: that it is this rank's own.
+    if (!found && !own) found = names.Find(format::RankOwnName(rank_, logical));
     if (!found) {
-      missing_.Add(logical);
+      if (!own) missing_.Add(logical);
       return std::nullopt;
     }
     const LogicalTensorInfo info = checkpoint_.Info(*found);
@@ -222,21 +242,60 @@ class CheckpointRestorer {
       const auto& source = wanted_.object_sources[i];
       if (!source.restore) continue;
       const std::string_view name = wanted_.object_names[i];
-      const auto holder = std::find_if(files_.begin(), files_.end(), [&](const File& file) {
-        return file.FindObject(name).ok();
-      });
-      if (holder == files_.end()) {
-        missing_.Add(name);
+      const auto found = own_.Has(name) ? FindOwnObject(name) : FindSharedObject(name);
+      const bool own = own_.Note(name, found.has_value());
+      if (!found) {
+        if (!own) missing_.Add(name);
         continue;
       }
-      const uint64_t stored = holder->FindObject(name)->raw_bytes;
+      const uint64_t stored = found->info.raw_bytes;
       if (source.bytes != nullptr && source.size != stored) {
         different_.Add(name,
                        std::to_string(stored) + " and " + std::to_string(source.size) + " bytes");
       } else {
-        objects_.emplace_back(i, &*holder);
+        objects_.emplace_back(i, *found);
       }
     }
+  }
+
+  struct FoundObject {
+    const File* file;
+    ObjectInfo info;
+  };
+
+  /// This rank's shards hold it under its name; a merged checkpoint under that of a rank's own.
+  std::optional<FoundObject> FindOwnObject(std::string_view name) const {
+    for (size_t i = 0; i < own_files_; ++i) {
+      const auto info = files_[i].FindObject(name);
+      if (info.ok() && files_[i].IsRankOwn(name)) return FoundObject{&files_[i], *info};
+    }
+    const std::string merged = format::RankOwnName(rank_, name);
+    for (const File& file : files_) {
+      const auto info = file.FindObject(merged);
+      if (info.ok()) return FoundObject{&file, *info};
+    }
+    return std::nullopt;
+  }
+
+  /// Rank 0 stands in for a rank without the object, but not with what is rank 0's own.
+  std::optional<FoundObject> FindSharedObject(std::string_view name) const {
+    for (size_t i = 0; i < files_.size(); ++i) {
+      const auto info = files_[i].FindObject(name);
+      if (!info.ok() || (i >= own_files_ && files_[i].IsRankOwn(name))) continue;
+      return FoundObject{&files_[i], *info};
+    }
+    return std::nullopt;
+  }
+
+  Status NoneOfItsOwn(const std::vector<std::string>& without) const {
+    NameList names;
+    for (const std::string& name : without) names.Add(name);
+    return Status(StatusCode::kNotFound,
+                  "rank " + std::to_string(rank_) + " saved nothing of its own here: " +
+                      names.Text() + "; " + reader::OwnersOf(checkpoint_, without[0]) +
+                      ". RestoreOptions::without_own leaves such state as it is; RankOwn() and "
+                      "Restore() of another rank take that rank's")
+        .WithPath(checkpoint_.path);
   }
 
   void MatchAttributes() {
@@ -258,12 +317,14 @@ class CheckpointRestorer {
   const Checkpoint::Impl& checkpoint_;
   const Description::Data& wanted_;
   const uint32_t rank_;
-  std::vector<File> files_;
+  reader::OwnSubtrees own_;
+  std::vector<File> files_;  // Those of this rank first.
+  size_t own_files_ = 0;
   NameList different_, missing_;
   std::deque<Part> direct_parts_;  // What direct_ borrows from.
   std::vector<BoxRequest> direct_;
   std::vector<std::pair<uint32_t, std::vector<Part>>> staged_;
-  std::vector<std::pair<uint32_t, const File*>> objects_;
+  std::vector<std::pair<uint32_t, FoundObject>> objects_;
   std::vector<std::pair<uint32_t, Value>> attributes_;
 };
 
@@ -275,7 +336,7 @@ Status Checkpoint::Restore(const StateProvider& provider, uint32_t rank,
   provider.Describe(description);
   DSCKPT_RETURN_IF_ERROR(description.status());
   CheckpointRestorer restorer(*impl_, description.data(), rank);
-  DSCKPT_RETURN_IF_ERROR(restorer.Match(options.partial));
+  DSCKPT_RETURN_IF_ERROR(restorer.Match(options));
   return restorer.Move(options.load.verify);
 }
 

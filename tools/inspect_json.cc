@@ -62,6 +62,14 @@ void WriteAttributes(JsonWriter& json, const File& file) {
   json.End();
 }
 
+void WriteRankOwn(JsonWriter& json, const File& file) {
+  const std::vector<std::string_view> names = file.RankOwnNames();
+  if (names.empty()) return;
+  json.Key("rank_own").BeginArray();
+  for (const std::string_view name : names) json.String(name);
+  json.End();
+}
+
 }  // namespace
 
 void InspectJson(Console& console, const File& file, const InspectOptions& options) {
@@ -89,6 +97,7 @@ void InspectJson(Console& console, const File& file, const InspectOptions& optio
   json.End();
   json.Key("attributes");
   WriteAttributes(json, file);
+  WriteRankOwn(json, file);
   if (options.tree) {
     json.Key("tree");
     const std::optional<Node> tree = file.tree();

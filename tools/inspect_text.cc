@@ -44,6 +44,19 @@ void PrintField(Console& console, std::string_view name, std::string_view value)
   console.Print("  {:<11} {}\n", name, value);
 }
 
+// What belongs to the rank that wrote the shard: other ranks have others of these names.
+void PrintRankOwn(Console& console, const File& file) {
+  constexpr size_t kShown = 8;
+  const std::vector<std::string_view> names = file.RankOwnNames();
+  if (names.empty()) return;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) {
+    text += (i == 0 ? "" : ", ") + Printable(names[i]);
+  }
+  if (names.size() > kShown) text += fmt::format(" and {} more", names.size() - kShown);
+  PrintField(console, "rank's own", text);
+}
+
 void PrintSummary(Console& console, const File& file, const std::string& path,
                   const std::map<std::string, DTypeTotal>& totals) {
   const bool shard = file.format() == FileFormat::kDsckpt;
@@ -67,6 +80,7 @@ void PrintSummary(Console& console, const File& file, const std::string& path,
   PrintField(console, "parameters", Grouped(all.elements));
   if (file.alias_count() != 0) PrintField(console, "aliases", Grouped(file.alias_count()));
   if (file.object_count() != 0) PrintField(console, "objects", Grouped(file.object_count()));
+  PrintRankOwn(console, file);
 }
 
 void PrintDTypes(Console& console, const std::map<std::string, DTypeTotal>& totals) {

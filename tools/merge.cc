@@ -70,6 +70,7 @@ void ReportJson(Console& console, const MergeOptions& options, const Checkpoint&
   json.Key("aliases").Uint(plan.alias_count());
   json.Key("objects").Uint(tree.object_count());
   json.Key("rank_specific").Uint(tree.rank_specific());
+  json.Key("rank_own").Uint(tree.rank_own());
   json.Key("bytes").Uint(plan.total_bytes());
   json.Key("files").BeginArray(JsonWriter::Layout::kLines);
   for (size_t file = 0; file < plan.file_count(); ++file) {
@@ -101,6 +102,10 @@ void ReportText(Console& console, const MergeOptions& options, const Checkpoint&
   }
   if (plan.alias_count() != 0) console.Print("  {}\n", Count(plan.alias_count(), "tied name"));
   if (tree.object_count() != 0) console.Print("  {}\n", Count(tree.object_count(), "object"));
+  if (tree.rank_own() != 0) {
+    console.Print("  {} of the ranks' own: kept under ranks/RANK\n",
+                  Count(tree.rank_own(), "subtree"));
+  }
   if (tree.rank_specific() != 0) {
     console.Print("  {} differ from rank to rank: kept under ranks/RANK\n",
                   Count(tree.rank_specific(), "leaf or object"));

@@ -87,16 +87,22 @@ Status MergedTree::Add(uint32_t shard) {
 
 /// Objects by name, for an output without a tree.
 Status MergedTree::AddFlat(uint32_t shard, const File& file) {
+  const std::string ranks =
+      std::string(kRanks) + "/" + std::to_string(checkpoint_.shard(shard).rank) + "/";
   for (uint32_t i = 0; i < file.object_count(); ++i) {
     const ObjectInfo info = file.object(i);
+    if (file.IsRankOwn(info.name)) {
+      flat_objects_.try_emplace(ranks + std::string(info.name),
+                                ObjectRef{shard, std::string(info.name)});
+      continue;
+    }
     const auto [there, added] =
         flat_objects_.try_emplace(std::string(info.name), ObjectRef{shard, std::string(info.name)});
     if (added) continue;
     DSCKPT_ASSIGN_OR_RETURN(const File other, checkpoint_.OpenShard(there->second.shard));
     DSCKPT_ASSIGN_OR_RETURN(const ObjectInfo before, other.FindObject(info.name));
     if (other.Digest(before) == file.Digest(info)) continue;
-    const std::string rank = std::to_string(checkpoint_.shard(shard).rank);
-    flat_objects_.try_emplace(std::string(kRanks) + "/" + rank + "/" + std::string(info.name),
+    flat_objects_.try_emplace(ranks + std::string(info.name),
                               ObjectRef{shard, std::string(info.name)});
   }
   return Status();
@@ -111,29 +117,33 @@ Status MergedTree::Walk(TreeNode& into, const Node& from, uint32_t shard, const 
     if (key.kind() == Key::Kind::kInt) owned.integer = key.integer();
     if (key.kind() == Key::Kind::kNone) owned.integer = position;
     if (key.kind() == Key::Kind::kString) owned.text = std::string(key.text());
+    const size_t above = name_.size();
+    if (!path_.empty()) name_ += '/';
+    AppendNameSegment(name_, owned.key());
     path_.push_back(owned);
-    const Status status = Place(into, owned, child, shard, file);
+    Status status;
+    if (!own_ && file.IsRankOwn(name_)) {
+      own_ = true;
+      status = PlaceOwn(child, shard, file);
+      own_ = false;
+    } else {
+      status = Place(into, owned, child, shard, file);
+    }
     path_.pop_back();
+    name_.resize(above);
     DSCKPT_RETURN_IF_ERROR(status);
     ++position;
   }
   return Status();
 }
 
-Status MergedTree::Place(TreeNode& into, const OwnedKey& key, const Node& from, uint32_t shard,
-                         const File& file) {
-  TreeNode* there = into.Find(key);
-  // The same place is the same name: most leaves of most ranks.
-  if (there != nullptr && there->kind == NodeKind::kTensor && IsTensor(from.kind())) {
-    return Status();
-  }
-  // Stored tensors that are no logical tensor, as flat buffers, show through their pieces alone.
-  if (IsTensor(from.kind()) && !checkpoint_.FindTensor(from.item_name()).ok()) return Status();
-  if (there == nullptr) return Fill(into.Append(key), from, shard, file);
-  if (there->is_container() && there->kind == from.kind()) return Walk(*there, from, shard, file);
-  DSCKPT_ASSIGN_OR_RETURN(const bool same, SameLeaf(*there, from, file));
-  if (same) return Status();
-  ++rank_specific_;
+Status MergedTree::PlaceOwn(const Node& from, uint32_t shard, const File& file) {
+  ++rank_own_;
+  DSCKPT_ASSIGN_OR_RETURN(TreeNode * parent, PlaceOfRank(shard, file));
+  return Place(*parent, path_.back(), from, shard, file);
+}
+
+Result<MergedTree::TreeNode*> MergedTree::PlaceOfRank(uint32_t shard, const File& file) {
   std::vector<OwnedKey> path{{false, 0, std::string(kRanks)},
                              {true, checkpoint_.shard(shard).rank, ""}};
   path.insert(path.end(), path_.begin(), path_.end() - 1);
@@ -148,6 +158,31 @@ Status MergedTree::Place(TreeNode& into, const OwnedKey& key, const Node& from, 
                       "' in the way there: rename that leaf and save again")
         .WithPath(file.path());
   }
+  return parent;
+}
+
+std::string MergedTree::LogicalName(const Node& from, uint32_t shard) const {
+  const std::string name(from.item_name());
+  if (!own_) return name;
+  return std::string(kRanks) + "/" + std::to_string(checkpoint_.shard(shard).rank) + "/" + name;
+}
+
+Status MergedTree::Place(TreeNode& into, const OwnedKey& key, const Node& from, uint32_t shard,
+                         const File& file) {
+  TreeNode* there = into.Find(key);
+  // The same place is the same name: most leaves of most ranks.
+  if (there != nullptr && there->kind == NodeKind::kTensor && IsTensor(from.kind())) {
+    return Status();
+  }
+  // Stored tensors that are no logical tensor, as flat buffers, show through their pieces alone.
+  if (IsTensor(from.kind()) && !checkpoint_.FindTensor(LogicalName(from, shard)).ok())
+    return Status();
+  if (there == nullptr) return Fill(into.Append(key), from, shard, file);
+  if (there->is_container() && there->kind == from.kind()) return Walk(*there, from, shard, file);
+  DSCKPT_ASSIGN_OR_RETURN(const bool same, SameLeaf(*there, from, file));
+  if (same) return Status();
+  ++rank_specific_;
+  DSCKPT_ASSIGN_OR_RETURN(TreeNode * parent, PlaceOfRank(shard, file));
   if (parent->Find(path_.back()) != nullptr) return Status();  // Several shards of one rank.
   return Fill(parent->Append(path_.back()), from, shard, file);
 }
@@ -170,7 +205,7 @@ Status MergedTree::Fill(TreeNode& leaf, const Node& from, uint32_t shard, const 
   if (from.is_container()) return Walk(leaf, from, shard, file);
   if (IsTensor(from.kind())) {
     leaf.kind = NodeKind::kTensor;
-    DSCKPT_ASSIGN_OR_RETURN(const auto info, checkpoint_.FindTensor(from.item_name()));
+    DSCKPT_ASSIGN_OR_RETURN(const auto info, checkpoint_.FindTensor(LogicalName(from, shard)));
     leaf.tensor = info.ordinal;
     placed_[info.ordinal] = true;
   } else if (from.kind() == NodeKind::kObject) {

@@ -17,8 +17,9 @@
 namespace dsckpt::tools {
 
 /// The state trees of all shards in one: containers with the same keys are one, equal leaves fold,
-/// and a leaf of which ranks hold different versions is kept for each under "ranks", rank, path.
-/// Tensors appear as logical tensors.
+/// and a leaf of which ranks hold different versions is kept for each under "ranks", rank, path. So
+/// is what was declared to be a rank's own (File::RankOwnNames), also where it is equal. Tensors
+/// appear as logical tensors.
 class MergedTree {
  public:
   /// Where an object is stored.
@@ -38,6 +39,8 @@ class MergedTree {
   size_t object_count() const { return object_count_; }
   /// Leaves of which ranks hold different versions.
   size_t rank_specific() const { return rank_specific_; }
+  /// Subtrees that were declared to be a rank's own, of all ranks.
+  size_t rank_own() const { return rank_own_; }
 
   /// Describes the tensors that `tensor` takes (ordinals of the checkpoint) with their containers;
   /// with `rest`, everything else too.
@@ -72,6 +75,11 @@ class MergedTree {
   Status Walk(TreeNode& into, const Node& from, uint32_t shard, const File& file);
   Status Place(TreeNode& into, const OwnedKey& key, const Node& from, uint32_t shard,
                const File& file);
+  /// The container for what `shard`'s rank has at the place of the walk: "ranks", rank, path.
+  Result<TreeNode*> PlaceOfRank(uint32_t shard, const File& file);
+  /// The name of an item among the logical tensors.
+  std::string LogicalName(const Node& from, uint32_t shard) const;
+  Status PlaceOwn(const Node& from, uint32_t shard, const File& file);
   Result<bool> SameLeaf(const TreeNode& there, const Node& from, const File& file) const;
   Status Fill(TreeNode& leaf, const Node& from, uint32_t shard, const File& file);
   Status AddFlat(uint32_t shard, const File& file);
@@ -84,10 +92,12 @@ class MergedTree {
   const Checkpoint& checkpoint_;
   TreeNode root_;
   std::vector<OwnedKey> path_;  // of the walk
-  std::vector<bool> placed_;    // by logical tensor
+  std::string name_;          // the same as an item name, where the shard has names of a rank's own
+  bool own_ = false;          // the walk is in a subtree that is the rank's own
+  std::vector<bool> placed_;  // by logical tensor
   std::map<std::string, ObjectRef> flat_objects_;
   bool flat_ = false;
-  size_t object_count_ = 0, rank_specific_ = 0;
+  size_t object_count_ = 0, rank_specific_ = 0, rank_own_ = 0;
 };
 
 }  // namespace dsckpt::tools

@@ -257,6 +257,14 @@ int dsckpt_state_at_save(dsckpt_state* state, const char* name, void* data, uint
   });
 }
 
+int dsckpt_state_rank_own(dsckpt_state* state, const char* name, uint32_t rank,
+                          dsckpt_error* error) {
+  return Register(state, name, error, [&](CState& s) -> Status {
+    s.state.RankOwn(name, rank);
+    return {};
+  });
+}
+
 int dsckpt_state_object(dsckpt_state* state, const char* name, const dsckpt_object_source* source,
                         dsckpt_error* error) {
   return Register(state, name, error,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "run/manifest_file.h"
+#include "writer/checkpoint_copies.h"
 #include "writer/checkpoint_publish.h"
 #include "writer/checkpoint_run.h"
 #include "writer/coordinator_store.h"
@@ -113,11 +114,24 @@ class Leader {
     for (const Report& report : reports) {
       DSCKPT_ASSIGN_OR_RETURN(parts.emplace_back(), format::ParseManifest(report.manifest));
     }
-    DSCKPT_ASSIGN_OR_RETURN(format::ManifestColumns manifest, format::MergeManifests(parts));
+    auto merged = format::MergeManifests(parts);
+    if (!merged.ok()) {
+      // Two dtypes or two shapes of what should be one tensor.
+      const bool mismatch = merged.status().code() == StatusCode::kMismatch;
+      return Status(merged.status().code(),
+                    merged.status().message() + (mismatch ? kDeclareRankOwn : ""));
+    }
+    format::ManifestColumns manifest = std::move(merged).value();
     if (manifest.shard_names.empty()) {
       return Status(StatusCode::kInvalidArgument,
                     "no rank has a shard for checkpoint '" + attempt_.paths.name + "'");
     }
+    // Reports come by rank, each with its shards by name: in the manifest's order.
+    std::vector<std::vector<StoredContent>> contents;
+    for (const Report& report : reports) {
+      contents.insert(contents.end(), report.contents.begin(), report.contents.end());
+    }
+    DSCKPT_RETURN_IF_ERROR(CheckCopies(ViewOf(manifest), contents));
     manifest.attempt = attempt_.paths.attempt;
     manifest.step = attempt_.step;
     manifest.ranks = static_cast<uint32_t>(coordinator_.size());

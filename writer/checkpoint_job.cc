@@ -23,24 +23,25 @@ Report CheckpointHandle::Job::MakeReport() const {
     }
     DSCKPT_RETURN_IF_ERROR(std::move(first));
     CheckpointStep("durable");
-    DSCKPT_ASSIGN_OR_RETURN(report.manifest, Manifest());
-    return Status();
+    return Summarize(report);
   });
   return report;
 }
 
-Result<std::vector<std::byte>> CheckpointHandle::Job::Manifest() const {
-  std::vector<format::ManifestColumns> parts;
+Status CheckpointHandle::Job::Summarize(Report& report) const {
+  std::vector<ShardSummary> parts;
   for (const std::string& shard : shards) {
     DSCKPT_ASSIGN_OR_RETURN(
         parts.emplace_back(),
-        ManifestOfFile(attempt.paths.Directory() + "/" + shard, shard, rank, attempt.step));
+        SummaryOfFile(attempt.paths.Directory() + "/" + shard, shard, rank, attempt.step));
   }
-  DSCKPT_ASSIGN_OR_RETURN(format::ManifestColumns manifest, Merge(parts));
-  manifest.attempt = attempt.paths.attempt;
-  manifest.step = attempt.step;
-  manifest.ranks = static_cast<uint32_t>(rank) + 1;
-  return format::EncodeManifest(manifest);
+  DSCKPT_ASSIGN_OR_RETURN(RankSummary all, Merge(std::move(parts)));
+  all.manifest.attempt = attempt.paths.attempt;
+  all.manifest.step = attempt.step;
+  all.manifest.ranks = static_cast<uint32_t>(rank) + 1;
+  DSCKPT_ASSIGN_OR_RETURN(report.manifest, format::EncodeManifest(all.manifest));
+  report.contents = std::move(all.contents);
+  return Status();
 }
 
 void CheckpointHandle::Job::SetReport(Report made) {

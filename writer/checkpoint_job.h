@@ -43,7 +43,7 @@ struct CheckpointHandle::Job {
   const pid_t process = getpid();
 
  private:
-  Result<std::vector<std::byte>> Manifest() const;
+  Status Summarize(Report& report) const;
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -8,6 +8,8 @@
 #include "format/footer.h"
 #include "format/index.h"
 #include "format/little_endian.h"
+#include "format/names.h"
+#include "format/rank_own.h"
 #include "format/shard_match.h"
 #include "io/input_file.h"
 
@@ -16,8 +18,21 @@ namespace {
 
 // Ranks of one group run one release: the encoding is nobody else's business and has no version.
 // u64 each, then the texts and the manifest.
-enum Field : size_t { kCode, kErrno, kOffset, kStep, kFlags, kMessage, kPath, kName, kManifest };
-constexpr size_t kFields = kManifest + 1;
+enum Field : size_t {
+  kCode,
+  kErrno,
+  kOffset,
+  kStep,
+  kFlags,
+  kMessage,
+  kPath,
+  kName,
+  kManifest,
+  kContents
+};
+constexpr size_t kFields = kContents + 1;
+constexpr size_t kTexts = kFields - kMessage;
+constexpr size_t kWord = sizeof(uint64_t);
 constexpr uint64_t kReplace = 1, kInPlace = 2;
 
 /// Index bytes in memory that ParseIndex can borrow from.
@@ -33,6 +48,73 @@ Result<std::vector<std::byte>> ReadIndex(const io::InputFile& input, const forma
   return index;
 }
 
+/// u64 each: for every shard the number of tensors, then hash and size of each.
+std::string EncodeContents(const std::vector<std::vector<StoredContent>>& contents) {
+  std::string out;
+  const auto add = [&out](uint64_t value) {
+    std::byte word[kWord];
+    format::StoreLittleEndian(word, value);
+    out.append(reinterpret_cast<const char*>(word), kWord);
+  };
+  for (const auto& shard : contents) {
+    add(shard.size());
+    for (const StoredContent& content : shard) {
+      add(content.hash.low);
+      add(content.hash.high);
+      add(content.raw_bytes);
+    }
+  }
+  return out;
+}
+
+bool DecodeContents(std::span<const std::byte> bytes,
+                    std::vector<std::vector<StoredContent>>& contents) {
+  const auto take = [&bytes] {
+    const auto value = format::LoadLittleEndian<uint64_t>(bytes.data());
+    bytes = bytes.subspan(kWord);
+    return value;
+  };
+  while (!bytes.empty()) {
+    if (bytes.size() < kWord) return false;
+    const uint64_t tensors = take();
+    if (tensors > bytes.size() / (3 * kWord)) return false;
+    auto& shard = contents.emplace_back(tensors);
+    for (StoredContent& content : shard) {
+      content.hash.low = take();
+      content.hash.high = take();
+      content.raw_bytes = take();
+    }
+  }
+  return true;
+}
+
+std::vector<StoredContent> ContentsOf(const format::IndexView& index) {
+  std::vector<StoredContent> contents(index.tensor_names.size());
+  for (uint32_t i = 0; i < contents.size(); ++i) {
+    // Of the raw bytes, however they are encoded and whatever shape they are stored in.
+    contents[i] = {format::HashChunk(std::as_bytes(format::TensorSums(index, i))),
+                   index.tensors.raw_bytes[i]};
+  }
+  return contents;
+}
+
+/// Tensors that are a rank's own carry that rank in their logical name.
+Status CheckOwner(const format::IndexView& index, int rank) {
+  const std::string own = format::RankOwnName(static_cast<uint32_t>(rank), "");
+  for (uint32_t i = 0; i < index.pieces.size() && index.rank_own.size() != 0; ++i) {
+    const std::string_view name = index.tensor_names[index.pieces.tensor[i]];
+    const std::string_view logical = index.pieces.logical_names[index.pieces.logical[i]];
+    const bool anothers = logical.starts_with("ranks/") &&
+                          logical.ends_with("/" + std::string(name)) && !logical.starts_with(own);
+    if (!anothers || !format::IsRankOwn(index.rank_own, name)) continue;
+    return Status(StatusCode::kInvalidArgument,
+                  "'" + format::Printable(logical) +
+                      "' is declared to be another rank's own, but " + "rank " +
+                      std::to_string(rank) + " saves it: RankOwn() takes the coordinator's rank");
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<std::byte> EncodeReport(const Report& report) {
@@ -44,8 +126,9 @@ std::vector<std::byte> EncodeReport(const Report& report) {
   fields[kOffset] = static_cast<uint64_t>(report.status.offset());
   fields[kStep] = static_cast<uint64_t>(report.step);
   fields[kFlags] = (report.replace ? kReplace : 0) | (report.in_place ? kInPlace : 0);
-  const std::string_view texts[] = {report.status.message(), report.status.path(), report.name,
-                                    manifest};
+  const std::string contents = EncodeContents(report.contents);
+  const std::string_view texts[kTexts] = {report.status.message(), report.status.path(),
+                                          report.name, manifest, contents};
   std::vector<std::byte> bytes(sizeof fields);
   for (size_t i = 0; i < std::size(texts); ++i) {
     fields[kMessage + i] = texts[i].size();
@@ -66,7 +149,7 @@ Result<Report> DecodeReport(std::span<const std::byte> bytes) {
     fields[i] = format::LoadLittleEndian<uint64_t>(bytes.data() + i * sizeof(uint64_t));
   }
   bytes = bytes.subspan(sizeof fields);
-  std::span<const std::byte> parts[4];
+  std::span<const std::byte> parts[kTexts];
   for (size_t i = 0; i < std::size(parts); ++i) {
     if (fields[kMessage + i] > bytes.size()) return corrupt;
     parts[i] = bytes.first(fields[kMessage + i]);
@@ -88,11 +171,12 @@ Result<Report> DecodeReport(std::span<const std::byte> bytes) {
   report.replace = (fields[kFlags] & kReplace) != 0;
   report.in_place = (fields[kFlags] & kInPlace) != 0;
   report.manifest.assign(parts[3].begin(), parts[3].end());
+  if (!DecodeContents(parts[4], report.contents)) return corrupt;
   return report;
 }
 
-Result<format::ManifestColumns> ManifestOfFile(const std::string& path, std::string_view name,
-                                               int rank, int64_t step) {
+Result<ShardSummary> SummaryOfFile(const std::string& path, std::string_view name, int rank,
+                                   int64_t step) {
   DSCKPT_ASSIGN_OR_RETURN(const auto input, io::InputFile::Open(path));
   const uint64_t size = input->size();
   std::vector<std::byte> head(std::min(size, kPageBytes)), tail(std::min(size, kFooterBytes));
@@ -111,15 +195,26 @@ Result<format::ManifestColumns> ManifestOfFile(const std::string& path, std::str
                                                     std::to_string(step) + ": give both the same")
         .WithPath(path);
   }
-  return format::ManifestOfShard({name, static_cast<uint32_t>(rank), footer.file_bytes,
-                                  footer.index_bytes, footer.index_xxh3_64},
-                                 index);
+  DSCKPT_RETURN_IF_ERROR(CheckOwner(index, rank));
+  ShardSummary summary{std::string(name), {}, ContentsOf(index)};
+  DSCKPT_ASSIGN_OR_RETURN(
+      summary.manifest,
+      format::ManifestOfShard({name, static_cast<uint32_t>(rank), footer.file_bytes,
+                               footer.index_bytes, footer.index_xxh3_64},
+                              index));
+  return summary;
 }
 
-Result<format::ManifestColumns> Merge(std::span<const format::ManifestColumns> parts) {
+Result<RankSummary> Merge(std::vector<ShardSummary> shards) {
   std::vector<format::ManifestView> views;
-  for (const auto& part : parts) views.push_back(ViewOf(part));
-  return format::MergeManifests(views);
+  for (const ShardSummary& shard : shards) views.push_back(ViewOf(shard.manifest));
+  RankSummary out;
+  DSCKPT_ASSIGN_OR_RETURN(out.manifest, format::MergeManifests(views));
+  // A manifest orders the shards of one rank by name.
+  std::sort(shards.begin(), shards.end(),
+            [](const ShardSummary& a, const ShardSummary& b) { return a.name < b.name; });
+  for (ShardSummary& shard : shards) out.contents.push_back(std::move(shard.contents));
+  return out;
 }
 
 }  // namespace dsckpt

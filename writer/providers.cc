@@ -63,6 +63,23 @@ class ShardedProvider final : public StateProvider {
   PiecesOf pieces_;
 };
 
+class RankOwnProvider final : public StateProvider {
+ public:
+  RankOwnProvider(Part part, uint32_t rank) : part_(std::move(part)), rank_(rank) {}
+  void Describe(Description& description) const override {
+    // A Sharded() around it speaks of what ranks share.
+    PiecesOf pieces = description.SetDefaultPieces({});
+    const auto before = description.SetRankOwn(rank_);
+    part_->Describe(description);
+    (void)description.SetRankOwn(before);
+    (void)description.SetDefaultPieces(std::move(pieces));
+  }
+
+ private:
+  Part part_;
+  uint32_t rank_;
+};
+
 class FunctionProvider final : public StateProvider {
  public:
   explicit FunctionProvider(std::function<void(Description&)> describe)
@@ -89,6 +106,10 @@ std::unique_ptr<StateProvider> WithEncoding(Encoding encoding, Part part) {
 
 std::unique_ptr<StateProvider> Sharded(Part part, PiecesOf pieces) {
   return std::make_unique<ShardedProvider>(std::move(part), std::move(pieces));
+}
+
+std::unique_ptr<StateProvider> RankOwn(Part part, uint32_t rank) {
+  return std::make_unique<RankOwnProvider>(std::move(part), rank);
 }
 
 std::vector<Range> SplitBox(std::span<const int64_t> logical_shape, size_t dim, int64_t index,

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <functional>
+#include <map>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -134,6 +137,7 @@ struct State::Impl {
   std::vector<ObjectRecord> objects;
   std::deque<Memory> memories;
   std::deque<AttributeRecord> attributes;
+  std::map<std::string, uint32_t, std::less<>> rank_own;  // by path: whose
   format::DescriptionSize size;
   Status status;
 
@@ -229,23 +233,50 @@ struct State::Impl {
     }
   }
 
+  using Owners = std::unordered_map<uint32_t, uint32_t>;
+
+  // By node: whose own it is.
+  Result<Owners> RankOwnNodes() const {
+    Owners owners;
+    for (const auto& [path, rank] : rank_own) {
+      const auto found = by_path.find(path);
+      if (found == by_path.end()) {
+        return Status(StatusCode::kInvalidArgument,
+                      "'" + format::Printable(path) + "' is declared to be rank " +
+                          std::to_string(rank) + "'s own, but nothing is registered there");
+      }
+      owners.emplace(found->second, rank);
+    }
+    return owners;
+  }
+
   // Iterative: the depth of names is the caller's.
-  void DescribeTree(Description& description) const {
-    std::vector<uint32_t> dicts;  // Open ones below the root.
+  void DescribeTree(Description& description, const Owners& owners) const {
+    struct Dict {
+      uint32_t node;
+      std::optional<uint32_t> owner_outside;
+    };
+    std::vector<Dict> dicts;  // Open ones below the root.
     uint32_t next = nodes[0].first_child;
     while (next != kNone || !dicts.empty()) {
       if (next == kNone) {
         description.End();
-        next = nodes[dicts.back()].next;
+        (void)description.SetRankOwn(dicts.back().owner_outside);
+        next = nodes[dicts.back().node].next;
         dicts.pop_back();
         continue;
       }
       const Node& node = nodes[next];
+      std::optional<uint32_t> outside = description.data().rank_own;
+      if (const auto owner = owners.find(next); !owners.empty() && owner != owners.end()) {
+        outside = description.SetRankOwn(owner->second);
+      }
       DescribeItem(node, description);
       if (node.kind == Kind::kDict) {
-        dicts.push_back(next);
+        dicts.push_back({next, outside});
         next = node.first_child;
       } else {
+        (void)description.SetRankOwn(outside);
         next = node.next;
       }
     }
@@ -319,6 +350,14 @@ void State::Object(std::string_view name, const ObjectSource& source) {
                  ObjectRecord{source, std::string(source.media_type)});
 }
 
+void State::RankOwn(std::string_view name, uint32_t rank) {
+  const auto [mark, fresh] = impl_->rank_own.try_emplace(std::string(name), rank);
+  if (fresh || mark->second == rank) return;
+  impl_->Fail(Status(StatusCode::kInvalidArgument,
+                     "'" + format::Printable(name) + "' is declared to be the own of rank " +
+                         std::to_string(mark->second) + " and of rank " + std::to_string(rank)));
+}
+
 void State::Attribute(std::string_view name, int64_t* value) {
   impl_->attributes.push_back({std::string(name), value});
 }
@@ -335,7 +374,9 @@ void State::Describe(Description& description) const {
   size.tensors = impl_->tensors.size();
   size.nodes = impl_->nodes.size();
   format::Reserve(description.data(), size);
-  impl_->DescribeTree(description);
+  const Result<Impl::Owners> owners = impl_->RankOwnNodes();
+  if (!owners.ok()) return description.Fail(owners.status());
+  impl_->DescribeTree(description, *owners);
   impl_->DescribeAttributes(description);
 }
 

@@ -176,6 +176,11 @@ int dsckpt_state_device(dsckpt_state* state, const char* name, void* data, int d
 int dsckpt_state_at_save(dsckpt_state* state, const char* name, void* data, uint64_t bytes,
                          dsckpt_error* error);
 
+/// What is registered at `name` and below it is `rank`'s own: of another name than that of other
+/// ranks for whoever reads the files of all together (dsckpt::RankOwn).
+int dsckpt_state_rank_own(dsckpt_state* state, const char* name, uint32_t rank,
+                          dsckpt_error* error);
+
 typedef struct dsckpt_object_source {
   size_t size;
   const char* media_type;  ///< Null: "application/octet-stream".

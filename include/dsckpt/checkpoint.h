@@ -129,6 +129,10 @@ class Checkpoint {
   /// Reads the state back in place, as File::Restore: tensors that `provider` describes with pieces
   /// get those parts of logical tensors, others the whole logical tensor of their name. Objects and
   /// attributes come from the shard of `rank`, or of rank 0 where it wrote none.
+  ///
+  /// What `provider` describes as the own of `rank` (RankOwn) gets what that rank saved as its own,
+  /// and nothing else: where the checkpoint has none for it, because more ranks read than wrote, it
+  /// is kNotFound or left as it is (RestoreOptions::without_own).
   Status Restore(const StateProvider& provider, uint32_t rank = 0,
                  const RestoreOptions& options = {}) const;
 

@@ -105,6 +105,10 @@ class CheckpointWriter {
   /// Saves this rank's part and returns as Engine::Save() does; nothing waits for other ranks. A
   /// save that fails, is refused here or is skipped by a busy engine fails the checkpoint on all
   /// ranks.
+  ///
+  /// A tensor that several ranks save under one name, or as the same part of one, is one tensor and
+  /// has to be equal on all of them: else the checkpoint fails with kMismatch. What differs from
+  /// rank to rank is declared with RankOwn(), of the coordinator's rank.
   Result<CheckpointHandle> Save(int64_t step, const StateProvider& state,
                                 const CheckpointSaveOptions& options = {});
   /// The same with any number of shards of this rank; none is legal.

@@ -124,6 +124,10 @@ struct RestoreOptions {
   LoadOptions load = {};
   /// Allow items that only one side has. Off: each is an error that names them.
   bool partial = false;
+  /// Restores from a checkpoint: receives the names of subtrees that are a rank's own (RankOwn) and
+  /// of which the checkpoint has none for this rank; these are left as they are. Null: they are an
+  /// error, kNotFound.
+  std::vector<std::string>* without_own = nullptr;
 };
 
 enum class FileFormat : uint8_t { kDsckpt, kSafetensors };
@@ -169,6 +173,12 @@ class File {
   /// stored (spec/format.md, "Digests"). Not cryptographic. Nothing for plain safetensors.
   std::optional<Hash128> Digest(const TensorInfo& tensor) const;
   std::optional<Hash128> Digest(const ObjectInfo& object) const;
+
+  /// Names of the subtrees and items that were declared to be the rank's own (RankOwn), in name
+  /// order.
+  std::vector<std::string_view> RankOwnNames() const;
+  /// Whether `name` is one of them or lies below one.
+  bool IsRankOwn(std::string_view name) const;
 
   /// The elements without copying where raw and mapped, else in memory of the tensor's own (then
   /// checksums are checked).

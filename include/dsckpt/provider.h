@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -138,6 +139,10 @@ class Description {
   /// Sharded().
   PiecesOf SetDefaultPieces(PiecesOf pieces);
 
+  /// Whose own what is described from now on is: see RankOwn(). Nothing: what all ranks share.
+  /// Returns what was set before. Below a subtree that is a rank's own it cannot be taken back.
+  std::optional<uint32_t> SetRankOwn(std::optional<uint32_t> rank);
+
   /// Makes the description fail with `status`, unless it failed already.
   void Fail(Status status);
   const Status& status() const;
@@ -171,6 +176,12 @@ std::unique_ptr<StateProvider> WithPrefix(std::string key,
 /// dtype is not floating.
 std::unique_ptr<StateProvider> WithEncoding(Encoding encoding,
                                             std::shared_ptr<const StateProvider> part);
+/// What `part` describes belongs to `rank` alone, of all ranks that save under the same names:
+/// random states, positions of data loaders, statistics of a rank's own batches. Each of its
+/// tensors NAME is the logical tensor "ranks/RANK/NAME" and none of another rank's, its objects and
+/// values are never those of another rank; readers find them by rank (Checkpoint::Restore), and
+/// tools show them under "ranks". Tensors of which other ranks hold parts cannot be in it.
+std::unique_ptr<StateProvider> RankOwn(std::shared_ptr<const StateProvider> part, uint32_t rank);
 /// A provider from a function.
 std::unique_ptr<StateProvider> MakeProvider(std::function<void(Description&)> describe);
 

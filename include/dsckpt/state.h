@@ -78,10 +78,15 @@ class State final : public StateProvider {
   }
 
   /// `bytes` bytes copied inside Save(), as an object: RNG state, loss scalers, loader positions,
-  /// any trivially copyable struct. Restoring needs the same size.
+  /// any trivially copyable struct. Restoring needs the same size. In a job of several ranks declare
+  /// what differs between them with RankOwn().
   void AtSave(std::string_view name, void* data, uint64_t bytes);
   /// An object whose bytes a callback makes or takes; see ObjectSource.
   void Object(std::string_view name, const ObjectSource& source);
+
+  /// What is registered at `name` and below it, before or after this call, is `rank`'s own: see
+  /// dsckpt::RankOwn(). A `name` at which nothing is registered is an error of the next Save().
+  void RankOwn(std::string_view name, uint32_t rank);
 
   /// Attributes are read through the pointer inside Save() and written through it on restore.
   void Attribute(std::string_view name, int64_t* value);

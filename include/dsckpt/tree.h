@@ -60,6 +60,10 @@ class Key {
   std::string_view text_;
 };
 
+/// Appends what stands for `key` in a name (spec/format.md, "Names"): of a list, Key(position).
+/// Segments are joined by '/'.
+void AppendNameSegment(std::string& name, const Key& key);
+
 /// An integer of any size: sign and little-endian magnitude without leading zero bytes (zero:
 /// empty, not negative).
 struct BigInt {

@@ -13,6 +13,7 @@ from .capture import ModifiedTooEarly
 from .checkpoint import Checkpoint
 from .errors import DsckptError, PickleRefused
 from .loading import load
+from .own import rank_own
 from .reader import File, LazyTensor, open
 from .restoring import load_into
 from .run import Run, RunEntry
@@ -39,6 +40,7 @@ __all__ = [
     "load_into",
     "merge",
     "open",
+    "rank_own",
     "save",
     "verify",
 ]

@@ -46,6 +46,7 @@ class Walker:
         ("dict" | "list" | "tuple", value, tag)  value: dict with str/int keys, or a sequence
         ("tensor", TensorSpec)
         ("object", media_type, payload, tag)     payload: bytes-like, copied inside the save
+        ("own", value)                           what stands there, and is the rank's own
 
     `tag` is "" for none. `path` is the list of keys from the root.
     """
@@ -62,13 +63,15 @@ class Walker:
         owner_of: Callable[[Any], Any] | None = None,
         stream_of: Callable[[int], int] | None = None,
         encoding: str = "raw",
+        rank: int | None = None,
     ) -> None:
         """tensor_capture: AT_SAVE or UNTIL_FENCE for all, or what gives the memory that is
         captured UNTIL_FENCE, all other AT_SAVE: called for the first tensor that asks.
         host_capture: for all host tensors instead. owner_of(tensor): what to hold until the
         tensor is captured; None: the caller keeps all of `state` alive until then.
         stream_of(device): the CUDA stream handle that wrote the tensors of that device.
-        encoding: "raw", "zstd" or "byteplane-zstd".
+        encoding: "raw", "zstd" or "byteplane-zstd". rank: whose own is what classify() calls so;
+        None: nobody's, it is like all else.
         """
     @property
     def lazy(self) -> list[Any]:
@@ -269,16 +272,23 @@ class File:
     def load(self, requests: Sequence[_Request], *, verify: bool = True) -> None: ...
     def read_object(self, name: str) -> bytes: ...
     def has_tree(self) -> bool: ...
+    def rank_own(self) -> list[str]:
+        """Names of the subtrees and items that are the rank's own, in name order."""
+    def is_rank_own(self, name: str) -> bool:
+        """Whether a name is one of them or lies below one."""
     def build(
         self,
         tensors: Sequence[Any],
         make_object: Callable[[int, str, list[Any]], Any],
         make_tagged: Callable[[str, Any, list[Any]], Any],
+        *,
+        shared_only: bool = False,
     ) -> Any:
         """The state tree as Python objects: the root dict. tensors: what stands for each tensor, by
         ordinal; aliases get the same. make_object(ordinal, tag, path) for objects; make_tagged(tag,
         value, path) for every other node with a tag, after its children were made. Containers:
-        dict, list, tuple.
+        dict, list, tuple. shared_only: what is the rank's own is left out of dicts, and None in
+        lists and tuples.
         """
     def attributes(self) -> dict[str, Any]: ...
     def metadata(self) -> dict[str, str]: ...

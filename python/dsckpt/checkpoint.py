@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from .errors import DsckptError
 from .gathering import Gather, allocate, load_shard
 from .loading import MapLocation
 from .materialize import Info
+from .own import own_rank
 from .pickles import Permission
 
 MANIFEST = "dsckpt.manifest"
@@ -49,13 +49,18 @@ class Checkpoint:
     them is needed, and compared with the manifest.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, rank: int | None = None) -> None:
         """Reads the manifest.
+
+        Args:
+            path: The directory or file.
+            rank: Which rank this process is, for load_into(); None: torch.distributed's, or 0.
 
         Raises:
             DsckptError: NotFound; Incomplete, for a directory without a manifest; Corrupt, ...
         """
         self._native = _native.Checkpoint(os.fsdecode(path))
+        self._rank = rank
         self._tensors: dict[str, TensorInfo] | None = None
 
     @property
@@ -141,7 +146,7 @@ class Checkpoint:
             ranks = sorted({shard[1] for shard in self.shards})
             raise DsckptError(
                 f"{self.path}: no file of rank {rank}; there are files of {len(ranks)} "
-                f"rank(s), {ranks[0]} to {ranks[-1]}",
+                f"rank(s), {ranks[0]} to {ranks[-1]}. load(or_shared=True) gives what these share",
                 "NotFound",
                 self.path,
             )
@@ -163,6 +168,7 @@ class Checkpoint:
         rank: int = 0,
         *,
         shard: str | None = None,
+        or_shared: bool = False,
         map_location: MapLocation = None,
         mmap: bool = True,
         allow_pickle: bool = False,
@@ -178,6 +184,9 @@ class Checkpoint:
         Args:
             rank: Whose state.
             shard: Which of the rank's files, where it wrote several.
+            or_shared: Where the rank wrote nothing, because more ranks load than saved: what all
+                ranks share, from rank 0's file, without what was rank 0's own (rank_own()): that is
+                missing in dicts and None in lists and tuples.
             map_location: As for dsckpt.load().
             mmap: As for dsckpt.load().
             allow_pickle: As for dsckpt.load().
@@ -186,12 +195,13 @@ class Checkpoint:
                 always checked.
 
         Raises:
-            DsckptError: NotFound (no such rank); Incomplete, Mismatch, Corrupt, ...
+            DsckptError: NotFound (the rank wrote nothing); Incomplete, Mismatch, Corrupt, ...
             PickleRefused: As for dsckpt.load().
         """
         permission = Permission(allow_pickle, allow, self.path)
-        at = self.shard_of(rank, shard)
-        return load_shard(self, at, map_location, mmap, permission, verify)
+        shared_only = or_shared and self._rank_or_0(rank) != rank
+        at = self.shard_of(0 if shared_only else rank, shard)
+        return load_shard(self, at, map_location, mmap, permission, verify, shared_only)
 
     def load_into(
         self,
@@ -209,12 +219,17 @@ class Checkpoint:
         gets the whole tensor of its name, or what `rank` stored at its place, whichever has its
         shape.
 
+        What is a rank's own (rank_own(), `dsckpt.random`), because the state or the checkpoint says
+        so, comes from `rank` alone. Where the checkpoint has none for it, because more ranks load
+        than saved, that is an error; without `strict` it is left as it is, and a warning says so.
+
         Args:
             state: As for dsckpt.load_into().
-            rank: Whose values and objects are taken; None: this process's rank in
-                torch.distributed, or 0. Where that rank wrote nothing: 0.
+            rank: Whose values and objects are taken; None: this process's, as the run or __init__()
+                was told, or torch.distributed says, or 0. Where that rank wrote nothing: what all
+                ranks share, from 0.
             shard: As for load().
-            strict: Whether what only the state has is an error.
+            strict: Whether what only the state has is an error, and what `rank` has nothing of.
             allow_pickle: As for dsckpt.load().
             allow: As for dsckpt.load().
 
@@ -222,12 +237,12 @@ class Checkpoint:
             As dsckpt.load_into().
         """
         permission = Permission(allow_pickle, allow, self.path)
-        at = self.shard_of(self._rank_or_0(rank), shard)
-        return Gather(self, at).load_into(state, permission, strict)
+        mine = next(one for one in (rank, self._rank, own_rank()) if one is not None)
+        at = self.shard_of(self._rank_or_0(mine), shard)
+        return Gather(self, at, mine).load_into(state, permission, strict)
 
-    def _rank_or_0(self, rank: int | None) -> int:
-        mine = own_rank() if rank is None else rank
-        return mine if any(shard[1] == mine for shard in self.shards) else 0
+    def _rank_or_0(self, rank: int) -> int:
+        return rank if any(shard[1] == rank for shard in self.shards) else 0
 
     def __repr__(self) -> str:
         ranks = "1 rank" if self.ranks == 1 else f"{self.ranks} ranks"
@@ -246,14 +261,6 @@ def _box_of(part: Any, shape: tuple[int, ...]) -> tuple[list[tuple[int, int]], t
     if not fits:
         raise IndexError(f"the box {box} does not lie in the shape {list(shape)}")
     return box, ()
-
-
-def own_rank() -> int:
-    """This process's rank in torch.distributed, or 0."""
-    torch: Any = sys.modules.get("torch")
-    if torch is None or not torch.distributed.is_available():
-        return 0
-    return int(torch.distributed.get_rank()) if torch.distributed.is_initialized() else 0
 
 
 def open_directory(path: str | os.PathLike[str]) -> Checkpoint:

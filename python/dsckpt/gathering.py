@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native, dtypes, mapped, memory, placement, tree
 from .loading import MapLocation, finish, load_objects, where_to
-from .matching import Match, Path, Stored, Target, target_of
+from .matching import Match, Own, Path, Stored, Target, target_of
 from .materialize import Info, NumpyBackend, TorchBackend
 from .pickles import Permission
 from .restoring import Fills, count_versions, fence_writers, stored_tree
@@ -58,19 +58,21 @@ def load_shard(
     mmap: bool,
     permission: Permission,
     verify: bool | None,
+    shared_only: bool,
 ) -> Any:
-    """Checkpoint.load() of the file at a position in its shards."""
+    """Checkpoint.load() of the file at a position in its shards; with `shared_only` without what
+    is the own of the rank that wrote it."""
     place = where_to(map_location)
     native = checkpoint.native.open_shard(at)
     mapping = None
     if mmap and not verify:
         native, mapping = mapped.open_mapped(native.path)
-    objects = load_objects(native, permission)
+    objects = load_objects(native, permission, shared_only)
     infos = native.tensors()
     parts = {i: piece for i, info in enumerate(infos) if (piece := only_piece(native, i, info))}
     whole = _read_whole(checkpoint, parts)
     tensors = place.tensors(native, mapping, infos, verify is not False, whole)
-    return finish(native, tensors, objects)
+    return finish(native, tensors, objects, shared_only)
 
 
 def _read_whole(checkpoint: Checkpoint, parts: dict[int, _native.Piece]) -> dict[int, Any]:
@@ -88,10 +90,17 @@ def _read_whole(checkpoint: Checkpoint, parts: dict[int, _native.Piece]) -> dict
 
 @dataclass
 class Gather:
-    """Fills a state from a checkpoint; see Checkpoint.load_into()."""
+    """Fills a state from a checkpoint; see Checkpoint.load_into().
+
+    Args:
+        checkpoint: Where from.
+        shard: The file with values and objects.
+        rank: Whose own is wanted. Where another rank wrote the file, that rank's is not taken.
+    """
 
     checkpoint: Checkpoint
     shard: int
+    rank: int
 
     def load_into(self, state: Any, permission: Permission, strict: bool) -> Any:
         """Compares, then fills."""
@@ -102,8 +111,12 @@ class Gather:
         self.reads: list[Read] = []
         self.finish: list[Callable[[], Any]] = []
         self.tensors: list[Any] = []
-        stored = stored_tree(self.native, permission)
-        match = Match(self._accept, strict, whole_file=False)
+        anothers = self.checkpoint.shards[self.shard][1] != self.rank
+        stored = stored_tree(self.native, permission, shared_only=anothers)
+        roots = self.native.rank_own() if anothers else []
+        match = Match(
+            self._accept, strict, whole_file=False, own=Own(self.rank, stored, frozenset(roots))
+        )
         new = match.walk(state, stored)
         match.check(self.checkpoint.path)
         fence_writers()

@@ -94,8 +94,11 @@ def load_file(
     return finish(native, tensors, objects)
 
 
-def load_objects(native: _native.File, permission: Permission) -> list[Any]:
-    """All objects of a file, by ordinal: unpickled where they are pickles and allowed, else bytes.
+def load_objects(
+    native: _native.File, permission: Permission, shared_only: bool = False
+) -> list[Any]:
+    """All objects of a file, by ordinal: unpickled where they are pickles and allowed, else bytes;
+    with `shared_only` None for those that are the rank's own.
 
     Comes before anything large is read, so that a refusal is quick.
     """
@@ -110,17 +113,25 @@ def load_objects(native: _native.File, permission: Permission) -> list[Any]:
         pickled = media_type == MEDIA_TYPE
         objects[ordinal] = permission.loads(payload, tag, path) if pickled else payload
 
-    rebuild.state(native, native.tensors(), make, lambda _tag, _value, _path: None)
+    rebuild.state(native, native.tensors(), make, lambda _tag, _value, _path: None, shared_only)
     return objects
 
 
-def finish(native: _native.File, tensors: list[Any], objects: list[Any]) -> Any:
+def finish(
+    native: _native.File, tensors: list[Any], objects: list[Any], shared_only: bool = False
+) -> Any:
     """Puts tensors and objects at their places in the state."""
     state = rebuild.state(
-        native, _shown(tensors), lambda ordinal, _tag, _path: objects[ordinal], rebuild.rebuild
+        native,
+        _shown(tensors),
+        lambda ordinal, _tag, _path: objects[ordinal],
+        rebuild.rebuild,
+        shared_only,
     )
     for tensor in tensors:
         if type(tensor) is memory.Packed and not tensor.shown:
+            if shared_only and native.is_rank_own(tensor.info[0]):
+                continue
             raise unknown_dtype(tensor.info, "torch")
     return state
 

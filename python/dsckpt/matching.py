@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import memory, placement
+from . import memory, placement, tree
 from .errors import DsckptError, place
+from .own import RANKS, RankOwn, marked, without_own
 
 Path = tuple[Any, ...]
 _SHOWN_DIFFERENCES = 20
@@ -37,17 +38,52 @@ the file, its place). Returns None, or how the two differ; may raise DsckptError
 
 
 @dataclass
+class Own:
+    """What is a rank's own in the state to load into, and where it comes from.
+
+    Args:
+        rank: Whose.
+        stored: The stored state, which may be that of all ranks in one file.
+        anothers: Names of what the file says is another rank's own; `stored` has none of it.
+    """
+
+    rank: int
+    stored: Any
+    anothers: frozenset[str] = frozenset()
+    without: list[Path] = field(default_factory=list)
+    took_from_all: bool = False
+
+    def is_anothers(self, path: Path) -> bool:
+        """Whether what stands there in the file must not be taken."""
+        if not self.anothers or not all(type(key) in (str, int) for key in path):
+            return False
+        return tree.item_name(path) in self.anothers
+
+    def find(self, path: Path) -> Any:
+        """What a file with the states of all ranks has for this one; MISSING: nothing."""
+        found = self.stored
+        for key in (RANKS, self.rank, *path):
+            if not isinstance(found, dict) or key not in found:
+                return MISSING
+            found = found[key]
+        self.took_from_all = True
+        return found
+
+
+@dataclass
 class Match:
     """A walk over both trees together. Changes nothing.
 
     Args:
         accept: Called for each tensor.
         strict: Whether what only one side has is a difference.
+        own: What to do about what is a rank's own.
         whole_file: With `strict`: whether that goes for what only the file has, too.
     """
 
     accept: Accept
     strict: bool
+    own: Own
     whole_file: bool = True
     differences: list[str] = field(default_factory=list)
     updates: list[Callable[[], None]] = field(default_factory=list)
@@ -58,6 +94,22 @@ class Match:
 
     def walk(self, state: Any, stored: Any, path: Path = ()) -> Any:
         """Returns what has to stand in the place of `state`: itself, wherever that can stay."""
+        anothers = self.own.is_anothers(path)
+        if not anothers and not marked(state):
+            return self._walk(state, stored, path)
+        if anothers or stored is MISSING:
+            stored = self.own.find(path)
+        if stored is MISSING:
+            self.own.without.append(path)
+        elif isinstance(state, RankOwn):
+            new = self._walk(state.value, stored, path)
+            if new is not state.value:
+                self.updates.append(lambda: setattr(state, "value", new))
+        else:
+            return self._walk(state, stored, path)
+        return state
+
+    def _walk(self, state: Any, stored: Any, path: Path) -> Any:
         if is_tensor(state):
             self._tensor(state, stored, path)
         elif isinstance(stored, Stored):
@@ -83,7 +135,8 @@ class Match:
             self._place(state, key, mine, stored.get(key, MISSING), path)
         if self.strict and self.whole_file:
             for key in stored.keys() - state.keys():
-                self.differ((*path, key), "in the file only")
+                if path or key != RANKS or not self.own.took_from_all:
+                    self.differ((*path, key), "in the file only")
 
     def _place(self, holder: Any, key: Any, mine: Any, theirs: Any, path: Path) -> None:
         new = self.walk(mine, theirs, (*path, key))
@@ -91,7 +144,9 @@ class Match:
             self.updates.append(lambda: holder.__setitem__(key, new))
 
     def _tuple(self, state: Any, stored: tuple[Any, ...], path: Path) -> Any:
-        new = [self.walk(a, b, (*path, i)) for i, (a, b) in enumerate(zip(state, stored))]
+        # The fields of a named tuple are what names its items.
+        keys: Sequence[Any] = tree.fields_of(type(state)) or range(len(state))
+        new = [self.walk(a, b, (*path, key)) for a, b, key in zip(state, stored, keys)]
         if all(a is b for a, b in zip(state, new)):
             return state
         if type(state) is tuple or not hasattr(type(state), "_fields"):
@@ -122,8 +177,9 @@ class Match:
             self.differ(path, difference)
 
     def check(self, file: str) -> None:
-        """Raises Mismatch if there is any difference."""
+        """Raises Mismatch if there is any difference. Says what a rank's own is not there."""
         if not self.differences:
+            without_own(self.own.rank, self.own.without, file, self.strict)
             return
         shown = self.differences[:_SHOWN_DIFFERENCES]
         more = len(self.differences) - len(shown)
@@ -154,6 +210,8 @@ def is_tensor(value: Any) -> bool:
 
 def has_tensors(value: Any) -> bool:
     """Whether a tensor lies anywhere below a value."""
+    if isinstance(value, RankOwn):
+        return has_tensors(value.value)
     if isinstance(value, dict):
         return any(map(has_tensors, value.values()))
     if isinstance(value, (list, tuple, set, frozenset)):

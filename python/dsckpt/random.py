@@ -17,6 +17,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .own import OwnDict
+
 __all__ = ["StatefulLoader", "rng_state", "set_rng_state"]
 
 
@@ -29,9 +31,10 @@ def rng_state(cuda: bool = True) -> dict[str, Any]:
     Returns:
         A dict that save() stores without pickle: "python", and "numpy", "torch" (uint8 tensor) and
         "cuda" (one uint8 tensor a device) for what the process has imported and uses. It holds
-        copies: drawing further numbers does not change it.
+        copies: drawing further numbers does not change it. It is marked as this rank's own
+        (rank_own()).
     """
-    state: dict[str, Any] = {"python": random.getstate()}
+    state: dict[str, Any] = OwnDict({"python": random.getstate()})
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None:
         state["numpy"] = numpy.random.get_state(legacy=False)
@@ -95,8 +98,11 @@ class StatefulLoader:
         self._resume = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Epoch, batches handed out in it, and the generator's state when it began."""
-        return {"epoch": self._epoch, "batches": self._batches, "generator": self._begun_with}
+        """Epoch, batches handed out in it, and the generator's state when it began.
+
+        Marked as this rank's own (rank_own()).
+        """
+        return OwnDict(epoch=self._epoch, batches=self._batches, generator=self._begun_with)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over a state; the next iteration goes on from there.

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _native, dtypes, memory, tree
+from . import _native, dtypes, memory, own, tree
 from .errors import DsckptError, place
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def state(
     tensors: Sequence[Any],
     make_object: Callable[[int, str, list[Any]], Any],
     make_tagged: Callable[[str, Any, list[Any]], Any],
+    shared_only: bool = False,
 ) -> Any:
     """The whole state of a file, with its root as it was saved.
 
@@ -35,18 +36,30 @@ def state(
         tensors: What stands for each tensor, by ordinal.
         make_object: As for _native.File.build().
         make_tagged: As for _native.File.build().
+        shared_only: As for _native.File.build().
     """
+
+    def wanted(name: str) -> bool:
+        return not shared_only or not native.is_rank_own(name)
+
     if not native.has_tree():
-        flat = {info[0]: tensor for info, tensor in zip(native.tensors(), tensors)}
-        flat.update((name, tensors[target]) for name, target in native.aliases())
+        infos = native.tensors()
+        flat = {info[0]: tensor for info, tensor in zip(infos, tensors) if wanted(info[0])}
+        flat.update((name, tensors[i]) for name, i in native.aliases() if wanted(name))
         for ordinal, info in enumerate(native.objects()):
-            flat[info[0]] = make_object(ordinal, "", [info[0]])
+            if wanted(info[0]):
+                flat[info[0]] = make_object(ordinal, "", [info[0]])
         return flat
-    return unwrap(native.build(tensors, make_object, make_tagged), native.attributes())
+    built = native.build(tensors, make_object, make_tagged, shared_only=shared_only)
+    return unwrap(built, native.attributes())
 
 
 def wrap(state: Any) -> tuple[dict[Any, Any], dict[str, str]]:
     """The root dict to store for a state, and the attributes that say what it was."""
+    if own.marked(state):
+        inner = state.value if isinstance(state, own.RankOwn) else dict(state)
+        root, attributes = wrap(inner)
+        return {key: own.rank_own(value) for key, value in root.items()}, attributes
     if type(state) is dict and _native.plain_keys(state):
         return state, {}
     if type(state) is collections.OrderedDict and _native.plain_keys(state):

@@ -11,8 +11,9 @@ from typing import Any
 
 from . import _native, mapped, rebuild, streams
 from .loading import load_objects
-from .matching import Match, Path, Stored, Target, target_of
+from .matching import Match, Own, Path, Stored, Target, target_of
 from .materialize import Info, Request
+from .own import own_rank
 from .pickles import Permission
 
 
@@ -41,8 +42,9 @@ def load_into(
         path: A file, a checkpoint directory (tensors are then taken by name from whichever ranks
             stored them, distributed ones by the local shard's box), or a run directory.
         strict: Whether what only the state or only the file has is an error. Else it is left as it
-            is. Differing dtypes and shapes always are errors. Of a directory, things that only the
-            checkpoint has are never errors: they may belong to other ranks.
+            is; where that is a rank's own (rank_own()), a warning says so. Differing dtypes and
+            shapes always are errors. Of a directory, things that only the checkpoint has are never
+            errors: they may belong to other ranks.
         allow_pickle: As for load().
         allow: As for load().
         verify: Whether checksums are checked.
@@ -51,7 +53,8 @@ def load_into(
         The state given; a new one where its root cannot be changed in place (a tuple or a value).
 
     Raises:
-        DsckptError: Mismatch, naming every difference: nothing was changed. Others as for load().
+        DsckptError: Mismatch, naming every difference: nothing was changed. NotFound: this rank
+            saved nothing of its own for what is a rank's own. Others as for load().
         PickleRefused: As for load(); nothing was changed.
     """
     if os.path.isdir(path):
@@ -68,7 +71,7 @@ def load_into(
             return fills.add(tensor, stored)
         return "in the state only" if strict else None
 
-    match = Match(accept, strict)
+    match = Match(accept, strict, own=Own(own_rank(), stored))
     new = match.walk(state, stored)
     match.check(native.path)
     fence_writers()
@@ -78,14 +81,15 @@ def load_into(
     return new
 
 
-def stored_tree(native: _native.File, permission: Permission) -> Any:
+def stored_tree(native: _native.File, permission: Permission, shared_only: bool = False) -> Any:
     """The state of a file, with a Stored in the place of each tensor."""
-    objects = load_objects(native, permission)
+    objects = load_objects(native, permission, shared_only)
     return rebuild.state(
         native,
         [Stored(ordinal) for ordinal in range(len(native.tensors()))],
         lambda ordinal, _tag, _path: objects[ordinal],
         _tagged,
+        shared_only,
     )
 
 

@@ -81,6 +81,7 @@ class Run:
         self._keep_last, self._keep_every, self._keep = keep_last, keep_every, list(keep)
         self._timeout = timeout_seconds
         self._native: _native.CheckpointWriter | None = None
+        self._rank = 0  # Known when `_native` is.
         self._lock = threading.Lock()
 
     @property
@@ -106,7 +107,9 @@ class Run:
             step: Optimizer updates done. Also stored as the attribute "step".
             state: This rank's state. Shards of DTensors are stored as parts of the whole tensor;
                 plain tensors as tensors of their own names: those that more than one rank stores
-                under one name have to be equal.
+                under one name have to be equal, or the save fails on all ranks. What each rank has
+                for itself is marked with rank_own(); `dsckpt.random` marks its states. Values and
+                objects may differ unmarked; a rank that wrote nothing then gets rank 0's.
             attributes: As for AsyncWriter.save().
             encoding: As for AsyncWriter.save().
             metadata: As for AsyncWriter.save().
@@ -123,7 +126,7 @@ class Run:
         """
         writer, native = self._ready()
         prepared = writer.prepare(
-            [Shard("", state, {"step": step, **(attributes or {})})], encoding, capture
+            [Shard("", state, {"step": step, **(attributes or {})})], encoding, capture, self._rank
         )
         return writer.submit(
             prepared,
@@ -142,13 +145,15 @@ class Run:
             if self._writer is None:
                 self._writer = AsyncWriter()
             if self._native is None:
-                self._native = self._open(self._writer)
+                coordinator = self._coordinator or default_coordinator()
+                self._rank = coordinator.rank() if coordinator is not None else 0
+                self._native = self._open(self._writer, coordinator)
                 lifetime.register(self._native)
             return self._writer, self._native
 
-    def _open(self, writer: AsyncWriter) -> _native.CheckpointWriter:
-        coordinator = self._coordinator or default_coordinator()
-
+    def _open(
+        self, writer: AsyncWriter, coordinator: _native.Coordinator | None
+    ) -> _native.CheckpointWriter:
         def create() -> _native.CheckpointWriter:
             lifetime.wait_for_dropped()  # One of them may have this directory.
             return _native.CheckpointWriter(
@@ -182,7 +187,7 @@ class Run:
         directory = self._directory()
         if directory is None or not directory.checkpoints():
             return None
-        return Checkpoint(directory.latest().path)
+        return self._checkpoint(directory.latest().path)
 
     def by_step(self, step: int) -> Checkpoint:
         """The complete checkpoint of a step, of several the one that was saved last.
@@ -190,7 +195,11 @@ class Run:
         Raises:
             DsckptError: NotFound.
         """
-        return Checkpoint(_native.RunDirectory(self._path).by_step(step).path)
+        return self._checkpoint(_native.RunDirectory(self._path).by_step(step).path)
+
+    def _checkpoint(self, path: str) -> Checkpoint:
+        coordinator = self._coordinator
+        return Checkpoint(path, rank=None if coordinator is None else coordinator.rank())
 
     def roll_back(self, step: int) -> Checkpoint:
         """Sets the run back: latest() is the complete checkpoint of `step` again.
@@ -212,7 +221,7 @@ class Run:
         else:
             lifetime.wait_for_dropped()
             _native.roll_back(self._path, step)
-        return Checkpoint(_native.RunDirectory(self._path).latest().path)
+        return self._checkpoint(_native.RunDirectory(self._path).latest().path)
 
     def _directory(self) -> _native.RunDirectory | None:
         try:

@@ -12,7 +12,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _native, memory, pickles, placement
+from . import _native, memory, own, pickles, placement
 from .errors import DsckptError, place
 
 if TYPE_CHECKING:
@@ -223,6 +223,8 @@ def _numpy_scalar(value: numpy.generic) -> Node | None:
 
 _BY_TYPE: dict[type, Any] = {
     dict: _dict,
+    own.RankOwn: lambda value: ("own", value.value),
+    own.OwnDict: lambda value: ("own", dict(value)),
     OrderedDict: _ordered_dict,
     defaultdict: _default_dict,
     set: _set,

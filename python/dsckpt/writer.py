@@ -210,6 +210,7 @@ class AsyncWriter:
         Args:
             state: Dicts, lists, tuples, tensors, arrays, scalars, in any nesting (`dsckpt.tree`).
                 Objects of other classes are pickled, each into an item of its own, here and now.
+                What rank_own() marks is saved as rank 0's: a file alone is that of one rank.
             path: The file; an existing one is replaced when the new one is durable.
             attributes: Scalars about the whole: "step", "loss".
             encoding: "raw"; "zstd" or "byteplane-zstd" (floating dtypes), for all items.
@@ -236,11 +237,22 @@ class AsyncWriter:
         )
 
     def prepare(
-        self, shards: Sequence[Shard], encoding: Encoding = "raw", capture: Capture = "auto"
+        self,
+        shards: Sequence[Shard],
+        encoding: Encoding = "raw",
+        capture: Capture = "auto",
+        rank: int = 0,
     ) -> Prepared:
-        """What submit() needs; for saves of other writers (_native.CheckpointWriter)."""
-        make = self._rules(capture)
-        walkers = [(shard.name, _walker(shard, encoding=encoding, **make)) for shard in shards]
+        """What submit() needs; for saves of other writers (_native.CheckpointWriter).
+
+        Args:
+            shards: What to save.
+            encoding: As for save().
+            capture: As for save().
+            rank: Whose own is what the states mark so.
+        """
+        make = {**self._rules(capture), "encoding": encoding, "rank": rank}
+        walkers = [(shard.name, _walker(shard, **make)) for shard in shards]
         return Prepared(walkers, self._debug)
 
     def submit(self, prepared: Prepared, begin: Callable[[], _native.SaveHandle]) -> SaveHandle:
@@ -433,5 +445,8 @@ def save_safetensors(state: Any, path: str | os.PathLike[str]) -> None:
 def _save_now(
     shard: Shard, path: str | os.PathLike[str], encoding: Encoding = "raw", **options: Any
 ) -> None:
-    walker = _walker(shard, borrowed=True, tensor_capture=_native.UNTIL_FENCE, encoding=encoding)
+    rank = None if options.get("safetensors") else 0  # Plain safetensors cannot say whose it is.
+    walker = _walker(
+        shard, borrowed=True, tensor_capture=_native.UNTIL_FENCE, encoding=encoding, rank=rank
+    )
     lifetime.shared_engine().save_durably(os.fspath(path), walker, **options)

@@ -105,11 +105,18 @@ nb::bytes ReadObject(const File& self, const std::string& name) {
   return nb::bytes(bytes.data(), bytes.size());
 }
 
+nb::list RankOwnNames(const File& self) {
+  nb::list out;
+  for (const std::string_view name : self.RankOwnNames()) out.append(ToStr(name));
+  return out;
+}
+
 nb::object Build(const File& self, nb::sequence tensors, nb::object make_object,
-                 nb::object make_tagged) {
+                 nb::object make_tagged, bool shared_only) {
   const auto tree = self.tree();
   if (!tree) throw nb::value_error("this file has no state tree");
-  return TreeBuilder(self, std::move(tensors), std::move(make_object), std::move(make_tagged))
+  return TreeBuilder(self, std::move(tensors), std::move(make_object), std::move(make_tagged),
+                     shared_only)
       .Build(*tree);
 }
 
@@ -170,7 +177,12 @@ void BindFile(nb::module_& module) {
       .def("load", &Load, "requests"_a, nb::kw_only(), "verify"_a = true)
       .def("read_object", &ReadObject, "name"_a)
       .def("has_tree", [](const File& self) { return self.tree().has_value(); })
-      .def("build", &Build, "tensors"_a, "make_object"_a, "make_tagged"_a)
+      .def("rank_own", &RankOwnNames)
+      .def(
+          "is_rank_own",
+          [](const File& self, const std::string& name) { return self.IsRankOwn(name); }, "name"_a)
+      .def("build", &Build, "tensors"_a, "make_object"_a, "make_tagged"_a, nb::kw_only(),
+           "shared_only"_a = false)
       .def("attributes", &Attributes)
       .def("metadata", &Metadata);
 }

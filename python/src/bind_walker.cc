@@ -22,7 +22,8 @@ Encoding ToEncoding(const std::string& name) {
 
 void InitWalker(Walker* self, nb::dict state, nb::object classify, const nb::tuple& tensor_types,
                 nb::object attributes, nb::object tensor_capture, std::optional<int> host_capture,
-                nb::object owner_of, nb::object stream_of, const std::string& encoding) {
+                nb::object owner_of, nb::object stream_of, const std::string& encoding,
+                std::optional<uint32_t> rank) {
   WalkerOptions options{.classify = std::move(classify),
                         .tensor_types = {},
                         .attributes = std::move(attributes),
@@ -30,7 +31,8 @@ void InitWalker(Walker* self, nb::dict state, nb::object classify, const nb::tup
                         .host_capture = host_capture,
                         .owner_of = std::move(owner_of),
                         .stream_of = std::move(stream_of),
-                        .encoding = ToEncoding(encoding)};
+                        .encoding = ToEncoding(encoding),
+                        .rank = rank};
   for (const nb::handle type : tensor_types) {
     options.tensor_types.push_back(reinterpret_cast<PyTypeObject*>(type.ptr()));
   }
@@ -115,7 +117,7 @@ void BindWalker(nb::module_& module) {
       .def("__init__", &InitWalker, "state"_a, nb::kw_only(), "classify"_a,
            "tensor_types"_a = nb::tuple(), "attributes"_a = nb::none(), "tensor_capture"_a = 0,
            "host_capture"_a = nb::none(), "owner_of"_a = nb::none(), "stream_of"_a = nb::none(),
-           "encoding"_a = "raw")
+           "encoding"_a = "raw", "rank"_a = nb::none())
       .def("on_described", &Walker::OnDescribed, "call"_a)
       .def_prop_ro("lazy", [](const Walker& self) { return self.lazy(); })
       .def_prop_ro("tensor_count", [](const Walker& self) { return self.tensor_count(); });

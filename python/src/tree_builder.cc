@@ -5,11 +5,12 @@
 namespace dsckpt::python {
 
 TreeBuilder::TreeBuilder(const File& file, nb::sequence tensors, nb::object make_object,
-                         nb::object make_tagged)
+                         nb::object make_tagged, bool shared_only)
     : file_(file),
       tensors_(nb::steal(PySequence_Fast(tensors.ptr(), "tensors is no sequence"))),
       make_object_(std::move(make_object)),
-      make_tagged_(std::move(make_tagged)) {
+      make_tagged_(std::move(make_tagged)),
+      shared_only_(shared_only) {
   if (!tensors_.is_valid()) throw nb::python_error();
 }
 
@@ -40,10 +41,14 @@ nb::object TreeBuilder::BuildUntagged(const Node& node) {
 
 nb::object TreeBuilder::BuildDict(const Node& node) {
   nb::dict out;
+  // Who takes fields by name takes all of them.
+  const bool keeps_all = node.tag().starts_with("py.namedtuple");
   for (const Node& child : node) {
     nb::object key = FromKey(child.key());
     path_.push_back(key);
-    out[key] = Build(child);
+    const nb::object value = BuildChild(child, child.key());
+    if (value.is_valid()) out[key] = value;
+    if (!value.is_valid() && keeps_all) out[key] = nb::none();
     path_.pop_back();
   }
   return out;
@@ -53,11 +58,22 @@ nb::object TreeBuilder::BuildSequence(const Node& node) {
   nb::list out;
   for (const Node& child : node) {
     path_.push_back(nb::int_(nb::len(out)));
-    out.append(Build(child));
+    const nb::object value = BuildChild(child, Key(static_cast<int64_t>(nb::len(out))));
+    out.append(value.is_valid() ? value : nb::none());  // The others keep their positions.
     path_.pop_back();
   }
   if (node.kind() == NodeKind::kList) return out;
   return nb::tuple(out);
+}
+
+nb::object TreeBuilder::BuildChild(const Node& child, const Key& key) {
+  if (!shared_only_) return Build(child);
+  const size_t above = name_.size();
+  if (path_.size() > 1) name_ += '/';
+  AppendNameSegment(name_, key);
+  nb::object value = file_.IsRankOwn(name_) ? nb::object() : Build(child);
+  name_.resize(above);
+  return value;
 }
 
 nb::object TreeBuilder::TensorAt(uint32_t ordinal) const {

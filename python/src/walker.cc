@@ -225,6 +225,7 @@ void Walker::WalkClassified(Description& out, const Key& key, PyObject* value) {
     return DescribeSpec(out, key, nb::cast<const TensorSpec&>(made[1]));
   }
   if (kind == "object") return DescribeObject(out, key, made);
+  if (kind == "own") return WalkOwn(out, key, made[1]);
   const auto tag = nb::cast<std::string>(made[2]);
   if (kind == "leaf") {
     const auto leaf = ToValue(nb::object(made[1]).ptr());
@@ -242,6 +243,17 @@ void Walker::WalkClassified(Description& out, const Key& key, PyObject* value) {
   if (!container.is_valid()) throw nb::python_error();
   WalkContainer(out, key, kind == "list" ? NodeKind::kList : NodeKind::kTuple, container.ptr(),
                 tag);
+}
+
+void Walker::WalkOwn(Description& out, const Key& key, nb::object value) {
+  kept_.append(value);
+  PyObject* const step = path_.back();
+  path_.pop_back();  // Walk() appends it.
+  const std::optional<uint32_t> before =
+      options_.rank ? out.SetRankOwn(options_.rank) : std::nullopt;
+  Walk(out, key, step, value.ptr());
+  if (options_.rank) (void)out.SetRankOwn(before);
+  path_.push_back(step);
 }
 
 bool Walker::DescribeTensor(Description& out, const Key& key, PyObject* tensor) {

@@ -44,6 +44,7 @@ struct WalkerOptions {
   nb::object owner_of;   // or None
   nb::object stream_of;  // or None
   Encoding encoding = Encoding::kRaw;
+  std::optional<uint32_t> rank;  // whose own marked values are; none: marks mean nothing
 };
 
 /// Describes a nested Python state. Made for one save, on the thread that saves; Describe() takes
@@ -73,6 +74,8 @@ class Walker final : public StateProvider {
   void WalkContainer(Description& out, const Key& key, NodeKind kind, PyObject* value,
                      std::string_view tag);
   void WalkClassified(Description& out, const Key& key, PyObject* value);
+  /// A value without its mark.
+  void WalkOwn(Description& out, const Key& key, nb::object value);
   bool DescribeTensor(Description& out, const Key& key, PyObject* tensor);
   void DescribeSpec(Description& out, const Key& key, const TensorSpec& spec);
   void DescribeObject(Description& out, const Key& key, const nb::tuple& made);

@@ -47,6 +47,16 @@ def job(size: int, action: str, run: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_belongs_to_a_rank(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    job(2, "save-own", run)
+    assert dsckpt.verify(run / "step-0000000001").ok
+    job(1, "load-own", run)
+    job(2, "load-own", run)
+    job(3, "load-own", run)
+
+
+@pytest.mark.slow
 def test_dtensors_across_numbers_of_ranks(tmp_path: Path) -> None:
     run = tmp_path / "run"
     job(2, "save", run)

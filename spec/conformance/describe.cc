@@ -210,13 +210,15 @@ Json Describe(const File& file) {
   const std::optional<Node> tree = file.tree();
   const std::optional<Node> attributes = file.attributes();
   const bool shard = file.format() == FileFormat::kDsckpt;
-  return {{"schema", "dsckpt.inspect/1"},
-          {"format_version", shard ? Json(file.format_version()) : Json(nullptr)},
-          {"file_bytes", file.file_bytes()},
-          {"tensors", TensorsJson(file)},
-          {"objects", ObjectsJson(file)},
-          {"attributes", attributes ? NodeJson(*attributes) : Json::object()},
-          {"tree", tree ? NodeJson(*tree) : FlatTree(file)}};
+  Json json = {{"schema", "dsckpt.inspect/1"},
+               {"format_version", shard ? Json(file.format_version()) : Json(nullptr)},
+               {"file_bytes", file.file_bytes()},
+               {"tensors", TensorsJson(file)},
+               {"objects", ObjectsJson(file)},
+               {"attributes", attributes ? NodeJson(*attributes) : Json::object()}};
+  for (const std::string_view name : file.RankOwnNames()) json["rank_own"].push_back(name);
+  json["tree"] = tree ? NodeJson(*tree) : FlatTree(file);
+  return json;
 }
 
 Json Describe(const format::ManifestView& manifest) {

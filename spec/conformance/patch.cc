@@ -88,7 +88,8 @@ format::IndexColumns Own(const format::IndexView& view) {
           .stored_chunks = Own(view.stored_chunks),
           .pieces = Own(view.pieces),
           .tree = Own(view.tree),
-          .attributes = Own(view.attributes)};
+          .attributes = Own(view.attributes),
+          .rank_own = Own(view.rank_own)};
 }
 
 // A copy at an address that the index's vectors need.

@@ -5,7 +5,7 @@
 #include "spec/conformance/vectors.h"
 
 // Shards that hold parts of logical tensors, the manifest of two of them, and what breaks each rule
-// of spec/format.md for pieces (L) and manifests (M).
+// of spec/format.md for pieces and what belongs to a rank (L) and manifests (M).
 
 namespace dsckpt::conformance {
 namespace {
@@ -18,7 +18,7 @@ using Bytes = std::vector<std::byte>;
 constexpr StatusCode kCorrupt = StatusCode::kCorrupt;
 
 // Bytes that count on, from `first`: parts of one logical tensor differ.
-void AddTensor(Description& d, std::string_view name, DType dtype, std::vector<int64_t> shape,
+void AddTensor(Description& d, const Key& name, DType dtype, std::vector<int64_t> shape,
                uint8_t first, const std::vector<OwnedPiece>& pieces) {
   const Result<uint64_t> size = TensorBytes(*FindDType(dtype), shape);
   if (!size.ok()) return d.Fail(size.status());
@@ -71,6 +71,37 @@ void DescribeRank(Description& d, int64_t rank) {
   AddTensor(d, "zero", kF32, {6}, seed(40), partition);
 }
 
+// What ranks share, and what is rank 1's own: a subtree with a tensor, an object and a value, a
+// tied name, a list's element, a value. "rng!" stands between "rng" and what lies below it.
+void DescribeRankOwn(Description& d) {
+  const auto own = [&d](const std::function<void()>& describe) {
+    const auto before = d.SetRankOwn(1);
+    describe();
+    (void)d.SetRankOwn(before);
+  };
+  AddTensor(d, "weight", kF32, {2, 2}, 1, {});
+  own([&] {
+    d.Begin(NodeKind::kDict, "rng");
+    AddTensor(d, "torch", DType::kU8, {5}, 32, {});
+    static const std::byte kState[] = {std::byte{1}, std::byte{2}};
+    d.Object("python", {.bytes = kState, .size = sizeof kState});
+    d.Leaf("draws", int64_t{7});
+    d.End();
+  });
+  AddTensor(d, "rng!", kF32, {1}, 64, {});
+  d.Begin(NodeKind::kList, "seen");
+  d.Leaf({}, int64_t{3});
+  own([&] { AddTensor(d, {}, kI64, {1}, 96, {}); });
+  d.End();
+  static const float kShared[] = {1, 2};
+  const int64_t shape[] = {2};
+  d.Tensor("mean", {.data = kShared, .dtype = kF32, .shape = shape});
+  own([&] {
+    d.Tensor("own_mean", {.data = kShared, .dtype = kF32, .shape = shape});
+    d.Leaf("seed", int64_t{11});
+  });
+}
+
 // Positions in "pieces" (rank 0): logical tensors bias flat key norm q uneven value weight; tensors
 // kv norm packed step.rank0 uneven zero; pieces:
 constexpr uint32_t kKey = 0, kNorm = 2, kQ = 3, kFlat = 6, kWeight = 7;
@@ -99,6 +130,11 @@ class Collection {
               const std::function<void(PieceColumns&)>& change) {
     Add(std::move(name), kCorrupt, std::move(contains),
         WithColumns(valid_, [&](IndexColumns& c) { change(c.pieces); }));
+  }
+  void RankOwn(std::string name, std::string contains, const std::vector<std::string_view>& roots) {
+    Add(std::move(name), kCorrupt, std::move(contains), WithColumns(valid_, [&](IndexColumns& c) {
+          for (const std::string_view root : roots) c.rank_own.Append(root);
+        }));
   }
   void Manifest(std::string name, std::string contains,
                 const std::function<void(ManifestColumns&)>& change) {
@@ -159,6 +195,11 @@ void AddPieceRules(Collection& c) {
     p.element_offset[kQ] = 1;
     BoundOf(p, kQ, 3) = 2;
   });
+  c.RankOwn("l10-order", "byte order", {"b", "a"});
+  c.RankOwn("l10-twice", "byte order", {"a", "a"});
+  c.RankOwn("l10-nul", "legal item name", {std::string_view("a\0", 2)});
+  c.RankOwn("l10-below", "below no other", {"a", "a/b"});
+  c.RankOwn("l10-below-later", "below no other", {"a", "a!", "a!b", "a/b/c"});
 }
 
 void AddTrailerRules(Collection& c, const std::string& valid) {
@@ -260,7 +301,8 @@ Result<ManifestColumns> PartOf(const std::string& shard, std::string_view name, 
 
 std::vector<ValidVector> PieceVectors() {
   return {{"pieces", [](Description& d) { DescribeRank(d, 0); }, {}},
-          {"pieces-rank1", [](Description& d) { DescribeRank(d, 1); }, {}}};
+          {"pieces-rank1", [](Description& d) { DescribeRank(d, 1); }, {}},
+          {"rank-own", DescribeRankOwn, {}}};
 }
 
 Result<std::vector<InvalidVector>> InvalidPieces(const std::string& pieces) {

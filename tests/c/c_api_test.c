@@ -103,6 +103,7 @@ static dsckpt_state* describe(struct job* job, float (*strided)[3]) {
                                &error));
   CHECK_OK(dsckpt_state_tensor(state, "scale", &job->scale, DSCKPT_F64, NULL, 0, NULL, &error));
   CHECK_OK(dsckpt_state_at_save(state, "rng", job->rng, sizeof job->rng, &error));
+  CHECK_OK(dsckpt_state_rank_own(state, "rng", 0, &error));
   dsckpt_object_source object = DSCKPT_INIT(dsckpt_object_source);
   object.media_type = "text/plain";
   object.write = write_object;

@@ -111,6 +111,65 @@ TEST_CASE("ranks with nothing to save and ranks with several shards") {
   CHECK(manifest.view.shard_rank[0] == 1);
 }
 
+namespace {
+
+/// Each rank saves "rng" of four bytes, all `value`, and "w" that is equal on all of them. `owner`:
+/// whose own "rng" is declared to be; -1: nobody's.
+Status SaveRng(RankRun& run, uint8_t value, int owner, int64_t elements = 4) {
+  std::vector<uint8_t> rng(static_cast<size_t>(elements), value), w = {1, 2, 3};
+  State state;
+  state.Host("rng", rng.data(), DType::kU8, {elements});
+  state.Host("w", w.data(), DType::kU8, {3});
+  if (owner >= 0) state.RankOwn("rng", static_cast<uint32_t>(owner));
+  DSCKPT_ASSIGN_OR_RETURN(const auto handle, run.writer->Save(1, state));
+  return handle.WaitDurable();
+}
+
+}  // namespace
+
+TEST_CASE("undeclared tensors that differ between ranks: refused on every rank") {
+  const Place place;
+  const auto value = [](const RankRun& run) { return static_cast<uint8_t>(run.rank == 0 ? 5 : 6); };
+  SECTION("in content") {
+    CheckAll(RunGroup(place, 3, [&](RankRun& run) { return SaveRng(run, value(run), -1); }),
+             StatusCode::kMismatch, "tensor 'rng' differs between rank 0 and rank 1. ");
+  }
+  SECTION("in shape") {
+    CheckAll(RunGroup(place, 2, [&](RankRun& run) { return SaveRng(run, 5, -1, 4 + run.rank); }),
+             StatusCode::kMismatch, "declare what belongs to each rank with RankOwn()");
+  }
+  CHECK(VisibleNames(place.run).empty());
+  CHECK(LeftOvers(place.run).empty());
+}
+
+TEST_CASE("tensors that are equal on all ranks, and those declared to be a rank's own, stand") {
+  const Place place;
+  SECTION("equal") {
+    CheckAll(RunGroup(place, 2, [](RankRun& run) { return SaveRng(run, 5, -1); }), StatusCode::kOk);
+  }
+  SECTION("the rank's own") {
+    CheckAll(RunGroup(place, 3,
+                      [](RankRun& run) {
+                        return SaveRng(run, static_cast<uint8_t>(run.rank), run.rank, 4 + run.rank);
+                      }),
+             StatusCode::kOk);
+    const auto manifest = ReadManifest(place.run + "/step-0000000001").value();
+    const auto& names = manifest.view.pieces.logical_names;
+    std::vector<std::string> found;
+    for (uint32_t i = 0; i < names.size(); ++i) found.emplace_back(names[i]);
+    CHECK(found == std::vector<std::string>{"ranks/0/rng", "ranks/1/rng", "ranks/2/rng", "w"});
+  }
+  CHECK(WhyIncomplete(place.run + "/step-0000000001") == "");
+}
+
+TEST_CASE("what is declared to be another rank's own: refused on every rank") {
+  const Place place;
+  CheckAll(RunGroup(place, 2, [](RankRun& run) { return SaveRng(run, 5, 0); }),
+           StatusCode::kInvalidArgument,
+           "'ranks/0/rng' is declared to be another rank's own, but rank 1 saves it");
+  CHECK(VisibleNames(place.run).empty());
+}
+
 TEST_CASE("nobody has a shard: refused on every rank") {
   const Place place;
   CheckAll(RunGroup(place, 2,

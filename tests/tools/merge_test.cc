@@ -545,3 +545,130 @@ TEST_CASE("verify: a truncated single-file checkpoint of a run counts") {
   WriteWholeFile(dir / "cut", ReadWholeFile(dir / "good").substr(0, 5000));
   CHECK(RunTool({"verify", dir.path()}).code == 1);
 }
+
+namespace {
+
+/// A rank's state with what is its own: a tensor, an object, a value, an element of a list.
+void SaveOwn(const std::string& path, uint32_t rank, bool tree = true) {
+  const float weights[] = {1, 2};
+  const uint8_t rng[] = {static_cast<uint8_t>(10 + rank), 7};
+  const std::string loader = "batch " + std::to_string(rank), same = "same";
+  const auto provider = MakeProvider([&](Description& d) {
+    const int64_t shape[] = {2};
+    if (!tree) d.Flat();
+    const auto object = [&](Key key, const std::string& text) {
+      d.Object(key, {.bytes = text.data(), .size = text.size()});
+    };
+    d.Tensor("w", {.data = weights, .dtype = kF32, .shape = shape});
+    object("shared", same);
+    const auto before = d.SetRankOwn(rank);
+    if (!tree) {
+      d.Tensor("rng/torch", {.data = rng, .dtype = DType::kU8, .shape = shape});
+      return object("loader", loader);
+    }
+    d.Begin(NodeKind::kDict, "rng");
+    d.Tensor("torch", {.data = rng, .dtype = DType::kU8, .shape = shape});
+    object("same", same);
+    d.Leaf("seed", int64_t{3});
+    d.End();
+    object("loader", loader);
+    (void)d.SetRankOwn(before);
+    d.Begin(NodeKind::kList, "list");
+    d.Leaf({}, int64_t{4});
+    (void)d.SetRankOwn(rank);
+    d.Leaf({}, int64_t{5});
+    (void)d.SetRankOwn(before);
+    d.End();
+  });
+  REQUIRE(SaveFile(path, *provider).ToString() == "Ok");
+}
+
+std::string ObjectText(const File& file, const std::string& name) {
+  const auto bytes = file.ReadObject(name);
+  INFO(bytes.status().ToString());
+  REQUIRE(bytes.ok());
+  return {reinterpret_cast<const char*>(bytes->data()), bytes->size()};
+}
+
+}  // namespace
+
+TEST_CASE("merge: what is a rank's own goes below ranks, equal or not, of one rank or of many") {
+  for (const uint32_t ranks : {1u, 2u, 3u}) {
+    CAPTURE(ranks);
+    const TempDir dir;
+    Strings shards;
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      shards.push_back(dir / std::to_string(rank));
+      SaveOwn(shards.back(), rank);
+    }
+    const Outcome outcome = Merge(shards, {"-o", dir / "out", "--json"});
+    INFO(outcome.err);
+    REQUIRE(outcome.code == 0);
+    CHECK(Json::parse(outcome.out)["rank_own"] == 3 * ranks);
+    CHECK(Json::parse(outcome.out)["rank_specific"] == 0);
+    const File file = File::Open(dir / "out").value();
+    CHECK(file.RankOwnNames().empty());
+    const Node tree = file.tree().value();
+    CHECK_FALSE(tree.Find("rng").has_value());
+    CHECK_FALSE(tree.Find("loader").has_value());
+    CHECK(tree.Find("list")->size() == 1);
+    CHECK(ObjectText(file, "shared") == "same");
+    CHECK(tree.Find("ranks")->size() == ranks);
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      const std::string under = "ranks/" + std::to_string(rank) + "/";
+      CHECK(ObjectText(file, under + "loader") == "batch " + std::to_string(rank));
+      CHECK(ObjectText(file, under + "rng/same") == "same");
+      const auto rng = file.View(under + "rng/torch");
+      REQUIRE(rng.ok());
+      CHECK(std::to_integer<uint32_t>(rng->bytes()[0]) == 10 + rank);
+      const Node own = *tree.Find("ranks")->Find(Key(int64_t{rank}));
+      CHECK(own.Find("rng")->Find("seed")->value() == Value(int64_t{3}));
+      CHECK(own.Find("list")->Find(Key(int64_t{1}))->value() == Value(int64_t{5}));
+    }
+    CHECK(RunTool({"verify", dir / "out"}).code == 0);
+
+    // The merged file restores as the shards did: each rank its own, and no further one.
+    const auto checkpoint = Checkpoint::Open(dir / "out").value();
+    for (uint32_t rank = 0; rank <= ranks; ++rank) {
+      uint8_t torch[2] = {};
+      char loader[7] = {};
+      State state;
+      state.Host("rng/torch", torch, DType::kU8, {2});
+      state.AtSave("loader", loader, sizeof loader);
+      state.RankOwn("rng", rank);
+      state.RankOwn("loader", rank);
+      const Status status = checkpoint.Restore(state, rank);
+      INFO(status.ToString());
+      CHECK(status.code() == (rank < ranks ? StatusCode::kOk : StatusCode::kNotFound));
+      CHECK(torch[0] == (rank < ranks ? 10 + rank : 0));
+      CHECK(std::string(loader, rank < ranks ? 7 : 0) ==
+            (rank < ranks ? "batch " + std::to_string(rank) : ""));
+    }
+  }
+}
+
+TEST_CASE("merge: a rank's own without a tree, and as safetensors") {
+  const TempDir dir;
+  const Strings shards = {dir / "0", dir / "1"};
+  for (const uint32_t rank : {0u, 1u}) SaveOwn(shards[rank], rank, false);
+  REQUIRE(Merge(shards, {"-o", dir / "out"}).code == 0);
+  const File file = File::Open(dir / "out").value();
+  CHECK(ObjectText(file, "ranks/1/loader") == "batch 1");
+  CHECK(file.object_count() == 3);
+  CHECK(file.FindTensor("ranks/0/rng/torch").ok());
+  const Outcome outcome = Merge(shards, {"-o", dir / "out.safetensors", "--format", "safetensors"});
+  INFO(outcome.err);
+  REQUIRE(outcome.code == 0);
+  const File plain = File::Open(dir / "out.safetensors").value();
+  CHECK(plain.tensor_count() == 3);
+  CHECK(std::to_integer<int>(plain.View("ranks/1/rng/torch")->bytes()[0]) == 11);
+}
+
+TEST_CASE("inspect shows what is the rank's own") {
+  const TempDir dir;
+  SaveOwn(dir / "f", 2);
+  const Outcome json = RunTool({"inspect", "--json", dir / "f"});
+  CHECK(Json::parse(json.out)["rank_own"] == Json({"list/1", "loader", "rng"}));
+  const Outcome text = RunTool({"inspect", dir / "f"});
+  CHECK(Contains(text.out, "rank's own  list/1, loader, rng\n"));
+}
