@@ -15,6 +15,9 @@
 namespace dsckpt::python {
 namespace {
 
+/// Below it lie no elements: the storage was freed, and a tensor's offset may be added to null.
+constexpr uintptr_t kLowestAddress = 4096;
+
 std::optional<DType> FromDlpack(const nb::dlpack::dtype& type) {
   struct Row {
     uint8_t code, bits;
@@ -74,6 +77,19 @@ std::optional<Key> ToKey(PyObject* key) {
   return Key(static_cast<int64_t>(value));
 }
 
+// DLPack gives torch's int1 to int7 and uint1 to uint7 the codes of whole bytes.
+bool IsByteInteger(PyObject* tensor, DType dtype) {
+  static PyObject* const names[] = {PyUnicode_InternFromString("dtype"),
+                                    PyUnicode_InternFromString("int8"),
+                                    PyUnicode_InternFromString("uint8")};
+  const nb::object found = nb::steal(PyObject_GetAttr(tensor, names[0]));
+  static PyObject* const torch = PyImport_ImportModule("torch");
+  if (!found.is_valid() || torch == nullptr) throw nb::python_error();
+  const nb::object whole = nb::steal(PyObject_GetAttr(torch, names[dtype == DType::kI8 ? 1 : 2]));
+  if (!whole.is_valid()) throw nb::python_error();
+  return found.ptr() == whole.ptr();
+}
+
 [[noreturn]] void ThrowChanged(const char* what) {
   ThrowInvalid(std::string("a ") + what + " of the state changed its size while it was saved");
 }
@@ -102,6 +118,7 @@ void Walker::Release() {
   for (Py_buffer& buffer : buffers_) PyBuffer_Release(&buffer);
   buffers_.clear();
   kept_ = nb::list();
+  held_ = nb::list();
   on_described_ = nb::none();
   state_ = nb::dict();
 }
@@ -109,8 +126,9 @@ void Walker::Release() {
 void Walker::Describe(Description& out) const {
   // The engine promises to describe on the thread that saves, once a save.
   auto& self = const_cast<Walker&>(*this);
-  const nb::gil_scoped_acquire gil;
+  const GilHeld gil;
   self.lazy_ = nb::list();
+  self.held_ = nb::list();
   self.tensor_count_ = 0;
   const Encoding before = out.SetDefaultEncoding(options_.encoding);
   try {
@@ -119,7 +137,7 @@ void Walker::Describe(Description& out) const {
       throw nb::value_error("the outermost dict has a key that is no str or int");
     }
     self.WalkDict(out, state_.ptr());
-    if (!on_described_.is_none() && out.status().ok()) on_described_(lazy_);
+    if (!on_described_.is_none() && out.status().ok()) on_described_(lazy_, held_);
   } catch (nb::python_error& error) {
     self.raised_ = std::current_exception();
     // Other ranks of a group hear this.
@@ -253,6 +271,8 @@ bool Walker::DescribeTensor(Description& out, const Key& key, PyObject* tensor) 
   }
   const auto dtype = FromDlpack(lent.dtype);
   if (dtype && HasLazyBit(tensor, *dtype)) return false;
+  const bool bytes_alone = dtype == DType::kI8 || dtype == DType::kU8;
+  if (bytes_alone && !IsByteInteger(tensor, *dtype)) return false;
   const bool host = lent.device.device_type == kDlCpu || lent.device.device_type == kDlCudaHost;
   const bool contiguous = IsContiguous(lent);
   if (!dtype || !(host || (lent.device.device_type == kDlCuda && contiguous))) return false;
@@ -267,6 +287,7 @@ bool Walker::DescribeTensor(Description& out, const Key& key, PyObject* tensor) 
   source.stream = host ? nullptr : StreamOf(source.device);
   uint64_t bytes = FindDType(*dtype)->block_bytes;
   for (const int64_t size : source.shape) bytes *= static_cast<uint64_t>(size);
+  if (bytes > 0 && address < kLowestAddress) return false;
   source.capture = CaptureOf(address, bytes, source.device);
   KeepUntilRead(source, bytes, tensor, tensor);
   out.Tensor(key, source);
@@ -292,6 +313,7 @@ void Walker::DescribeSpec(Description& out, const Key& key, const TensorSpec& sp
                                 : CaptureOf(spec.address, size, spec.device);
   if (spec.owner.is_valid() && !spec.owner.is_none()) {
     source.owner = Hold(spec.owner);
+    held_.append(spec.owner);
   }
   const nb::handle listed = spec.source.is_none() ? spec.owner : spec.source;
   if (source.capture == Capture::kUntilFence && !listed.is_none()) lazy_.append(listed);
@@ -332,7 +354,10 @@ void Walker::KeepUntilRead(TensorSource& source, uint64_t bytes, nb::handle owne
     return;
   }
   if (lazy) lazy_.append(listed);
-  if (!options_.owner_of.is_none()) source.owner = Hold(options_.owner_of(owner));
+  if (options_.owner_of.is_none()) return;
+  const nb::object held = options_.owner_of(owner);
+  source.owner = Hold(held);
+  held_.append(held);
 }
 
 Stream Walker::StreamOf(int device) {

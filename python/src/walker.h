@@ -61,7 +61,8 @@ class Walker final : public StateProvider {
   void Release();
 
   const nb::list& lazy() const { return lazy_; }
-  /// Called with lazy() before any of it is read.
+  /// Called before anything is read, with lazy() and with what this save holds until it was read:
+  /// storages, or tensors and arrays.
   void OnDescribed(nb::object call) { on_described_ = std::move(call); }
   size_t tensor_count() const { return tensor_count_; }
 
@@ -91,6 +92,7 @@ class Walker final : public StateProvider {
   std::vector<Py_ssize_t> positions_;  // ... here.
   std::vector<Py_buffer> buffers_;
   nb::list lazy_;
+  nb::list held_;
   nb::object on_described_ = nb::none();
   nb::list kept_;
   size_t tensor_count_ = 0;
