@@ -398,13 +398,25 @@ class AsyncWriter:
         return {"tensor_capture": capture.updated.extents, "host_capture": host}
 
 
-def _walker(shard: Shard, *, borrowed: bool = False, **rules: Any) -> _native.Walker:
-    root, attributes = rebuild.wrap(shard.state)
+def _walker(
+    shard: Shard, *, borrowed: bool = False, tensors_only: bool = False, **rules: Any
+) -> _native.Walker:
+    state = shard.state
+    if tensors_only and isinstance(state, dict):
+        state = dict(state)  # Without what is set on it besides: that is no tensor.
+    root, own = rebuild.wrap(state)
+    attributes = shard.attributes or {}
+    if rebuild.ROOT_ATTRIBUTE in attributes:
+        raise DsckptError(
+            f"the attribute {rebuild.ROOT_ATTRIBUTE!r} is kept for this package: choose another "
+            "name",
+            "InvalidArgument",
+        )
     return _native.Walker(
         root,
         classify=tree.classify,
         tensor_types=_tensor_types(),
-        attributes={**(shard.attributes or {}), **attributes},
+        attributes={**attributes, **own},
         owner_of=None if borrowed else storage_of,
         stream_of=streams.current,
         **rules,
@@ -456,5 +468,11 @@ def save_safetensors(state: Any, path: str | os.PathLike[str]) -> None:
 def _save_now(
     shard: Shard, path: str | os.PathLike[str], encoding: Encoding = "raw", **options: Any
 ) -> None:
-    walker = _walker(shard, borrowed=True, tensor_capture=_native.UNTIL_FENCE, encoding=encoding)
+    walker = _walker(
+        shard,
+        borrowed=True,
+        tensors_only=bool(options.get("safetensors")),
+        tensor_capture=_native.UNTIL_FENCE,
+        encoding=encoding,
+    )
     lifetime.shared_engine().save_durably(os.fspath(path), walker, **options)

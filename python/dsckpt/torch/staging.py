@@ -177,7 +177,7 @@ class Fences:
             raise early
 
     def wait_captured(self, storage: int | None = None) -> None:
-        """Blocks until all lent tensors have been read. Arguments as AsyncWriter.wait_captured()."""
+        """Blocks until all lent tensors have been read, or those of a storage."""
         with self._lock:
             pending = [
                 staged for staged in self._pending if storage is None or storage in staged.storages
