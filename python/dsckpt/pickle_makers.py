@@ -28,6 +28,12 @@ def reduce(value: Any) -> Any:
     """
     if isinstance(value, enum.Enum):
         return _reduce_member(value)
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.generic):
+        inherited = type(value).__reduce__ is numpy.generic.__reduce__
+        if inherited and type(value) is not value.dtype.type:
+            raise TypeError(f"NumPy pickles it as a {value.dtype.type.__name__}")
+        return NotImplemented
     torch: Any = sys.modules.get("torch")
     if torch is None:
         return NotImplemented

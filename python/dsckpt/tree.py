@@ -245,7 +245,7 @@ def _numpy_scalar(value: Any, numpy: Any) -> Node | None:
     if type(value) is numpy.bytes_:
         return ("leaf", bytes(value), "numpy.scalar:S")
     if type(value) is numpy.str_:
-        return ("leaf", str(value).encode("utf-8", "surrogatepass"), "numpy.scalar:U")
+        return ("leaf", value.encode("utf-8", "surrogatepass"), "numpy.scalar:U")
     dtype = value.dtype
     if type(value) is not dtype.type or not memory.is_storable(dtype):
         return None

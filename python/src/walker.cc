@@ -17,6 +17,8 @@ namespace {
 
 /// Below it lie no elements: the storage was freed, and a tensor's offset may be added to null.
 constexpr uintptr_t kLowestAddress = 4096;
+/// From here on it is looked for containers that hold themselves: states are hardly ever so deep.
+constexpr size_t kCycleDepth = 100;
 
 std::optional<DType> FromDlpack(const nb::dlpack::dtype& type) {
   struct Row {
@@ -136,6 +138,7 @@ void Walker::Describe(Description& out) const {
     if (!AllKeysFit(state_.ptr())) {
       throw nb::value_error("the outermost dict has a key that is no str or int");
     }
+    self.open_ = {state_.ptr()};
     self.WalkDict(out, state_.ptr());
     if (!on_described_.is_none() && out.status().ok()) on_described_(lazy_, held_);
   } catch (nb::python_error& error) {
@@ -197,8 +200,30 @@ void Walker::WalkSequence(Description& out, PyObject* sequence) {
   if (PySequence_Fast_GET_SIZE(sequence) != size) ThrowChanged("list");
 }
 
+void Walker::RefuseCycle(PyObject* value) {
+  const auto found = std::find(open_.begin(), open_.end(), value);
+  if (found == open_.end()) return;
+  nb::list path = Path();
+  while (nb::len(path) > static_cast<size_t>(found - open_.begin())) path.attr("pop")();
+  const nb::object place = nb::module_::import_("dsckpt.errors").attr("place")(path);
+  ThrowInvalid(nb::cast<std::string>(place) +
+               " holds itself, which no tree can: save the parts that differ");
+}
+
+nb::list Walker::Path() const {
+  nb::list path;
+  size_t position = 0;
+  for (PyObject* step : path_) {
+    path.append(step != nullptr ? nb::object(nb::borrow(step))
+                                : nb::object(nb::int_(positions_[position++])));
+  }
+  return path;
+}
+
 void Walker::Walk(Description& out, const Key& key, PyObject* key_object, PyObject* value) {
   path_.push_back(key_object);
+  if (path_.size() > kCycleDepth) RefuseCycle(value);
+  open_.push_back(value);
   const PyTypeObject* type = Py_TYPE(value);
   const auto& tensors = options_.tensor_types;
   if (std::find(tensors.begin(), tensors.end(), type) != tensors.end()) {
@@ -214,6 +239,7 @@ void Walker::Walk(Description& out, const Key& key, PyObject* key_object, PyObje
   } else {
     WalkClassified(out, key, value);
   }
+  open_.pop_back();
   path_.pop_back();
 }
 
@@ -230,13 +256,7 @@ void Walker::WalkContainer(Description& out, const Key& key, NodeKind kind, PyOb
 }
 
 void Walker::WalkClassified(Description& out, const Key& key, PyObject* value) {
-  nb::list path;
-  size_t position = 0;
-  for (PyObject* step : path_) {
-    path.append(step != nullptr ? nb::object(nb::borrow(step))
-                                : nb::object(nb::int_(positions_[position++])));
-  }
-  const auto made = nb::cast<nb::tuple>(options_.classify(nb::handle(value), path));
+  const auto made = nb::cast<nb::tuple>(options_.classify(nb::handle(value), Path()));
   const auto kind = nb::cast<std::string>(made[0]);
   if (kind == "tensor") {
     kept_.append(made[1]);

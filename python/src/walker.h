@@ -74,6 +74,9 @@ class Walker final : public StateProvider {
   void WalkContainer(Description& out, const Key& key, NodeKind kind, PyObject* value,
                      std::string_view tag);
   void WalkClassified(Description& out, const Key& key, PyObject* value);
+  nb::list Path() const;
+  /// Throws if a value is one of those that it lies in.
+  void RefuseCycle(PyObject* value);
   bool DescribeTensor(Description& out, const Key& key, PyObject* tensor);
   void DescribeSpec(Description& out, const Key& key, const TensorSpec& spec);
   void DescribeObject(Description& out, const Key& key, const nb::tuple& made);
@@ -90,6 +93,7 @@ class Walker final : public StateProvider {
   std::unordered_map<int, Stream> streams_;
   std::vector<PyObject*> path_;  // Borrowed keys; null in a list or tuple, whose position is ...
   std::vector<Py_ssize_t> positions_;  // ... here.
+  std::vector<PyObject*> open_;        // The values of path_, the whole state before them.
   std::vector<Py_buffer> buffers_;
   nb::list lazy_;
   nb::list held_;
