@@ -167,6 +167,13 @@ def may_be_listed(name: str) -> bool:
     return name in _FUNCTIONS or is_part(name) or (_reads_like_data(name) and not _is_code(name))
 
 
+def split(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Names in those that may be allowed, and those that nothing but trust in everything loads."""
+    listed = sorted(names)
+    never = [name for name in listed if not may_be_listed(name)]
+    return [name for name in listed if name not in never], never
+
+
 def _reads_like_data(name: str) -> bool:
     top, _, rest = name.partition(".")
     *middle, last = rest.split(".")

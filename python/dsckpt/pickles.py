@@ -78,8 +78,7 @@ class Refusal:
 
     def error(self, file: str) -> PickleRefused:
         """The error that says so, of all of them at once."""
-        classes = sorted(name for name in self.names if pickle_rules.may_be_listed(name))
-        never = sorted(self.names.difference(classes))
+        classes, never = pickle_rules.split(self.names)
         shown = [f"{where} ({cls})" for where, cls in self.places[:_SHOWN_OBJECTS]]
         more = len(self.places) - len(shown)
         if len(self.places) == 1:
@@ -97,6 +96,18 @@ class Refusal:
         else:
             advice = f"If you trust the file, pass allow={classes!r} or allow_pickle=True"
         return PickleRefused(f"{file}: {what}. {advice}", file, classes, never)
+
+
+def named_in_torch_file(payload: bytes) -> list[str]:
+    """All that torch.load(weights_only=True) refuses in what torch.save() wrote; none: it does not
+    say."""
+    import torch
+
+    try:
+        find = torch.serialization.get_unsafe_globals_in_checkpoint
+        return sorted(find(io.BytesIO(payload)))
+    except Exception:  # Another kind of file, or an older torch.
+        return []
 
 
 class Permission:
