@@ -214,7 +214,7 @@ class Checkpoint:
             rank: Whose values and objects are taken; None: this process's rank in
                 torch.distributed, or 0. Where that rank wrote nothing: 0.
             shard: As for load().
-            strict: Whether what only the state has is an error.
+            strict: As for dsckpt.load_into().
             allow_pickle: As for dsckpt.load().
             allow: As for dsckpt.load().
 

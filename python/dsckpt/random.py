@@ -186,8 +186,9 @@ class StatefulLoader:
         """
         if not hasattr(self.loader, "persistent_workers"):
             return None
-        kept = self.loader.persistent_workers and self.loader.num_workers > 0
-        return not (kept and getattr(self.loader, "_iterator", None) is not None)
+        loader: Any = self.loader
+        kept = loader.persistent_workers and loader.num_workers > 0
+        return not (kept and getattr(loader, "_iterator", None) is not None)
 
     def _begin(self, seeds: bool | None) -> Iterator[Any]:
         """Begins the loader; a seed for workers is drawn exactly where `seeds` says so."""
