@@ -10,24 +10,37 @@
 namespace dsckpt {
 namespace {
 
+/// What is wrong with a metadata member; empty: nothing.
+std::string_view Objection(const format::Metadata::value_type& member, bool twice) {
+  if (twice) return "given twice, and a key stands for one value";
+  if (!format::IsValidUtf8(member.first)) return "the key is not UTF-8";
+  if (!format::IsValidUtf8(member.second)) return "the value is not UTF-8";
+  if (!member.first.starts_with("dsckpt")) return {};
+  return "keys that begin with 'dsckpt' are kept for this library: choose another key";
+}
+
 /// The safetensors metadata that the options ask for: `format` first, then the members by key.
 Result<format::Metadata> HeaderMetadata(const SaveOptions& options) {
   format::Metadata members = options.metadata;
   std::sort(members.begin(), members.end());
   for (size_t i = 0; i < members.size(); ++i) {
-    const auto& [key, value] = members[i];
-    const bool reserved = key == "format" || key.starts_with("dsckpt");
-    const bool twice = i > 0 && members[i - 1].first == key;
-    if (reserved || twice || !format::IsValidUtf8(key) || !format::IsValidUtf8(value)) {
-      return Status(StatusCode::kInvalidArgument,
-                    "metadata member '" + format::Printable(key) +
-                        "': keys must be unique UTF-8, not 'format' and not begin with 'dsckpt'");
+    const auto objection = Objection(members[i], i > 0 && members[i - 1].first == members[i].first);
+    if (!objection.empty()) {
+      return Status(StatusCode::kInvalidArgument, "metadata member '" +
+                                                      format::Printable(members[i].first) +
+                                                      "': " + std::string(objection));
     }
   }
   if (!format::IsValidUtf8(options.metadata_format)) {
     return Status(StatusCode::kInvalidArgument, "SaveOptions::metadata_format is not UTF-8");
   }
-  members.insert(members.begin(), {"format", options.metadata_format});
+  const auto own = std::find_if(members.begin(), members.end(),
+                                [](const auto& member) { return member.first == "format"; });
+  if (own == members.end()) {
+    members.insert(members.begin(), {"format", options.metadata_format});
+  } else {
+    std::rotate(members.begin(), own, own + 1);
+  }
   return members;
 }
 

@@ -87,7 +87,7 @@ struct SaveOptions {
   /// it.
   std::string metadata_format = "pt";
   /// Further members of the safetensors metadata, sorted by key when written; no checksum covers
-  /// their meaning. `format` and keys that begin with "dsckpt" are refused.
+  /// their meaning. `format` goes before `metadata_format`; keys that begin with "dsckpt" fail.
   std::vector<std::pair<std::string, std::string>> metadata = {};
   /// Called once on an engine thread when all source memory has been read and the file is written,
   /// before it is published: the last chance to find that memory changed too early. An error fails

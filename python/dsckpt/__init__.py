@@ -11,7 +11,7 @@ from . import random as random
 from ._native import __version__, device_support
 from .capture import ModifiedTooEarly
 from .checkpoint import Checkpoint
-from .errors import DsckptError, PickleRefused
+from .errors import DsckptError, PickledWarning, PickleRefused
 from .loading import load
 from .own import rank_own
 from .reader import File, LazyTensor, open
@@ -28,6 +28,7 @@ __all__ = [
     "LazyTensor",
     "ModifiedTooEarly",
     "PickleRefused",
+    "PickledWarning",
     "Problem",
     "Report",
     "Run",

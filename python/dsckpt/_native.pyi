@@ -76,8 +76,9 @@ class Walker:
     @property
     def lazy(self) -> list[Any]:
         """After a save: tensors that were described as UNTIL_FENCE, in order."""
-    def on_described(self, call: Callable[[list[Any]], None]) -> None:
-        """call(lazy) inside the save, before any of them is read. What it raises fails the save."""
+    def on_described(self, call: Callable[[list[Any], list[Any]], None]) -> None:
+        """call(lazy, held) inside the save, before anything is read. What it raises fails the save.
+        held: storages, or tensors and arrays, that are read after the save has returned."""
     @property
     def tensor_count(self) -> int: ...
 

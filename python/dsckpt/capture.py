@@ -4,7 +4,7 @@ A save reads *lazily* what only an optimizer's update changes: parameters and op
 device. An update then has to wait for the copies. Three things see to it:
 
 * a global optimizer pre-step hook, which fences every live writer;
-* fences before calls that free a storage in place (`guarded_calls`);
+* waits before calls that free a storage in place (`guarded_calls`), if a save reads that storage;
 * a tripwire: `_version`, the counter that in-place operations bump, compared at the fence and again
   before the file is published. A tensor that changed too early fails that save.
 
@@ -230,11 +230,22 @@ def _before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
 def _fenced(call: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(call)
     def fenced(*args: Any, **kwargs: Any) -> Any:
-        for writer in list(_writers):
-            writer.wait_captured()
+        writers = list(_writers)
+        storage = storage_id(args[0]) if writers and args else None
+        for writer in writers:
+            writer.wait_captured(storage)
         return call(*args, **kwargs)
 
     return fenced
+
+
+def storage_id(value: Any) -> int | None:
+    """What tells a storage, or that of a tensor, from others while it lives; None: it has none."""
+    try:
+        found: int = getattr(value, "untyped_storage", lambda: value)()._cdata
+    except (AttributeError, RuntimeError, NotImplementedError):  # An array; a wrapper subclass.
+        return None
+    return found
 
 
 def _after_fork() -> None:

@@ -229,7 +229,8 @@ class Checkpoint:
                 was told, or torch.distributed says, or 0. Where that rank wrote nothing: what all
                 ranks share, from 0.
             shard: As for load().
-            strict: Whether what only the state has is an error, and what `rank` has nothing of.
+            strict: As for dsckpt.load_into(), and whether it is an error that `rank` has nothing of
+                what is a rank's own.
             allow_pickle: As for dsckpt.load().
             allow: As for dsckpt.load().
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .errors import DsckptError
@@ -78,6 +79,57 @@ def _torch_names() -> dict[torch.dtype, str]:
 def torch_name(dtype: torch.dtype) -> str | None:
     """The safetensors spelling of a torch dtype, or None where the format has none."""
     return _torch_names().get(dtype)
+
+
+@functools.cache
+def widens(source: torch.dtype, target: torch.dtype) -> bool:
+    """Whether every value of a torch dtype is a value of another: a cast changes none. Needs torch.
+
+    The payload of NaNs counts for nothing.
+    """
+    if source == target:
+        return True
+    if source.is_complex and not target.is_complex:
+        return False
+    mine, theirs = _reach(source.to_real()), _reach(target.to_real())
+    if mine is None or theirs is None:
+        return False
+    # Those with "finite" and "unsigned zero" in their names lack infinities and negative zero.
+    lacks = not target.to_real().is_floating_point or str(target).endswith("fnuz")
+    if source.to_real().is_floating_point and lacks:
+        return False
+    return (
+        theirs.lowest <= mine.lowest
+        and mine.highest <= theirs.highest
+        and theirs.precision <= mine.precision
+        and theirs.smallest <= mine.smallest
+    )
+
+
+@dataclass(frozen=True)
+class _Reach:
+    """Of a dtype: its limits; the gap after 1 relative to it; the smallest positive value."""
+
+    lowest: float
+    highest: float
+    precision: float
+    smallest: float
+
+
+def _reach(dtype: torch.dtype) -> _Reach | None:
+    import torch
+
+    try:
+        if dtype == torch.bool:
+            return _Reach(0, 1, 1, 1)
+        if dtype.is_floating_point:
+            real = torch.finfo(dtype)
+            return _Reach(real.min, real.max, real.eps, real.tiny * real.eps)
+        whole = torch.iinfo(dtype)
+        bits = whole.bits - (1 if whole.min < 0 else 0)
+        return _Reach(whole.min, whole.max, 2.0 ** (1 - bits), 1)
+    except (TypeError, RuntimeError):  # Quantized, packed, less than a byte.
+        return None
 
 
 @functools.cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["DsckptError", "PickleRefused"]
+__all__ = ["DsckptError", "PickleRefused", "PickledWarning"]
 
 
 class DsckptError(Exception):
@@ -40,21 +40,35 @@ class DsckptError(Exception):
 
 
 class PickleRefused(DsckptError):
-    """A pickled object was not loaded, because it names classes that nobody has allowed.
+    """Pickled objects were not loaded, because they name classes that nobody has allowed.
 
-    The message names the classes, the object's place in the state and the file, and what to pass to
-    allow it. Nothing that is not allowed has been imported or called.
+    The message names the classes, the places of all such objects in the state and the file, and
+    what to pass to allow them. Nothing that is not allowed has been imported or called.
 
     Attributes:
         classes: The "module.QualName" strings that `allow` lacks.
+        never: What they name besides that `allow` never loads, because it can run any code.
     """
 
-    def __init__(self, message: str, path: str | None = None, classes: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        path: str | None = None,
+        classes: Sequence[str] = (),
+        never: Sequence[str] = (),
+    ) -> None:
         super().__init__(message, "PickleRefused", path)
         self.classes = tuple(classes)
+        self.never = tuple(never)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (str(self), self.path, self.classes)
+        return type(self), (str(self), self.path, self.classes, self.never)
+
+
+class PickledWarning(UserWarning):
+    """A save pickles a whole module, optimizer or the like, which has a state_dict() to be saved
+    instead: load() refuses it unless its classes are allowed. To have such saves fail:
+    `warnings.simplefilter("error", dsckpt.PickledWarning)`."""
 
 
 def from_status(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,14 @@ def allocate(info: TensorInfo, shape: tuple[int, ...]) -> tuple[Any, Any]:
     backend = TorchBackend() if dtypes.have_torch() else NumpyBackend()
     made, address = backend.empty(info.as_info(shape, nbytes))
     return made, buffer_at(address, nbytes)
+
+
+def ranks_here() -> int:
+    """How many ranks torch.distributed has, or 1."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch.distributed.is_available():
+        return 1
+    return int(torch.distributed.get_world_size()) if torch.distributed.is_initialized() else 1
 
 
 def buffer_at(address: int, nbytes: int) -> Any:
@@ -115,7 +124,11 @@ class Gather:
         stored = stored_tree(self.native, permission, shared_only=anothers)
         roots = self.native.rank_own() if anothers else []
         match = Match(
-            self._accept, strict, whole_file=False, own=Own(self.rank, stored, frozenset(roots))
+            self._accept,
+            strict,
+            # Of other numbers of ranks, what only the file has may be another rank's by now.
+            whole_file=self.checkpoint.ranks == ranks_here(),
+            own=Own(self.rank, stored, frozenset(roots)),
         )
         new = match.walk(state, stored)
         match.check(self.checkpoint.path)

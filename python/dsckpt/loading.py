@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from . import _native, dtypes, mapped, memory, rebuild
 from .errors import DsckptError
 from .materialize import Info, NumpyBackend, TorchBackend, materialize, unknown_dtype
-from .pickles import MEDIA_TYPE, Permission
+from .pickles import MEDIA_TYPE, Permission, Refusal
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +34,7 @@ def load(
     Tensors come back as plain torch tensors (parameters and other subclasses included), without
     gradient tracking; names that were tied share one tensor; arrays come back as arrays, in native
     byte order. Where torch is not installed, all tensors are NumPy arrays, with dtypes of
-    ml_dtypes. Attributes set on an OrderedDict (the `_metadata` of a state_dict) are not kept.
+    ml_dtypes.
 
     With `mmap`, raw tensors are the mapped file: nothing is read before it is used. They are
     writable (copy on write): the file never changes, and saving over it is safe. If somebody else
@@ -107,13 +107,21 @@ def load_objects(
     if not stored:
         return objects
 
-    def make(ordinal: int, tag: str, path: list[Any]) -> None:
-        name, media_type = stored[ordinal][:2]
-        payload = native.read_object(name)
-        pickled = media_type == MEDIA_TYPE
-        objects[ordinal] = permission.loads(payload, tag, path) if pickled else payload
+    refusal = Refusal()
+    pickled: list[tuple[int, str, list[Any]]] = []
 
-    rebuild.state(native, native.tensors(), make, lambda _tag, _value, _path: None, shared_only)
+    def note(ordinal: int, tag: str, path: list[Any]) -> None:
+        name, media_type = stored[ordinal][:2]
+        objects[ordinal] = native.read_object(name)
+        if media_type == MEDIA_TYPE:
+            permission.check(objects[ordinal], tag, path, refusal)
+            pickled.append((ordinal, tag, path))
+
+    rebuild.state(native, native.tensors(), note, lambda _tag, _value, _path: None, shared_only)
+    if refusal.names:
+        raise refusal.error(permission.file)
+    for ordinal, tag, path in pickled:
+        objects[ordinal] = permission.loads(objects[ordinal], tag, path)
     return objects
 
 

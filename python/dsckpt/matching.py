@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import memory, placement, tree
+from . import filling, memory, placement, tree
 from .errors import DsckptError, place
 from .own import RANKS, RankOwn, marked, without_own
 
@@ -87,6 +87,8 @@ class Match:
     whole_file: bool = True
     differences: list[str] = field(default_factory=list)
     updates: list[Callable[[], None]] = field(default_factory=list)
+    _copied: str = ""
+    """inside of what a state_dict() holds copies of: how its owner takes the values"""
 
     def differ(self, path: Path, what: str) -> None:
         """Notes a difference."""
@@ -112,6 +114,8 @@ class Match:
     def _walk(self, state: Any, stored: Any, path: Path) -> Any:
         if is_tensor(state):
             self._tensor(state, stored, path)
+        elif filling.is_filled_whole(state) and stored is not MISSING:
+            self._fill_whole(state, stored, path)
         elif isinstance(stored, Stored):
             self.differ(path, f"a {_kind(state)} in the state, a tensor in the file")
         elif isinstance(state, dict) and isinstance(stored, dict):
@@ -126,13 +130,25 @@ class Match:
         elif has_tensors(state) or has_tensors(stored):
             hint = ": give its state_dict()" if hasattr(state, "state_dict") else ""
             self.differ(path, f"a {_kind(state)} in the state, a {_kind(stored)} in the file{hint}")
+        elif self.strict and self._copied and not _same(state, stored):
+            self.differ(path, f"{state!r} in the state, {stored!r} in the file: {self._copied}")
         else:
             return stored
         return state
 
     def _dict(self, state: dict[Any, Any], stored: dict[Any, Any], path: Path) -> None:
+        if self.strict and stored and not state:
+            # An optimizer that has not stepped: whichever rank's, that cannot be meant.
+            self.differ(path, f"empty in the state, {len(stored)} in the file: {_TAKE}")
+            return
+        around = self._copied
         for key, mine in state.items():
-            self._place(state, key, mine, stored.get(key, MISSING), path)
+            self._copied = around or _copied_in(state, key)
+            if self.strict and self._copied is _EXTRA_STATE and is_tensor(mine):
+                self.differ((*path, key), self._copied)
+            else:
+                self._place(state, key, mine, stored.get(key, MISSING), path)
+        self._copied = around
         if self.strict and self.whole_file:
             for key in stored.keys() - state.keys():
                 if path or key != RANKS or not self.own.took_from_all:
@@ -164,7 +180,16 @@ class Match:
         elif self.strict:
             self.differ(path, "in the state only")
 
+    def _fill_whole(self, mine: Any, theirs: Any, path: Path) -> None:
+        try:
+            self.updates.append(filling.filling(mine, theirs))
+        except DsckptError as error:
+            self.differ(path, str(error))
+
     def _tensor(self, tensor: Any, stored: Any, path: Path) -> None:
+        if filling.is_array(stored):
+            self._fill_whole(tensor, stored, path)
+            return
         if stored is not MISSING and not isinstance(stored, Stored):
             self.differ(path, f"a tensor in the state, a {_kind(stored)} in the file")
             return
@@ -187,6 +212,28 @@ class Match:
         raise DsckptError(
             f"{file} does not fit the state, so nothing was loaded:{lines}", "Mismatch", file
         )
+
+
+_TAKE = "give what load() returns to load_state_dict() of the module or optimizer"
+_EXTRA_STATE = f"extra state, of which a module's state_dict() holds a copy: {_TAKE}"
+_MODULE = f"a module's state_dict() holds a copy of it: {_TAKE}"
+_OPTIMIZER = f"an optimizer's state_dict() holds a copy of it: {_TAKE}"
+
+
+def _copied_in(state: dict[Any, Any], key: Any) -> str:
+    """What to say of a value in the state_dict() of a module or optimizer that its owner would not
+    notice being replaced; empty: none such."""
+    if hasattr(state, "_metadata"):
+        extra = isinstance(key, str) and key.rpartition(".")[2] == "_extra_state"
+        return _EXTRA_STATE if extra else _MODULE
+    return _OPTIMIZER if key == "param_groups" and state.keys() == {"state", key} else ""
+
+
+def _same(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other) or repr(one) == repr(other)  # NaN
+    except Exception:  # Of arrays and such.
+        return False
 
 
 class _Missing:
@@ -216,7 +263,7 @@ def has_tensors(value: Any) -> bool:
         return any(map(has_tensors, value.values()))
     if isinstance(value, (list, tuple, set, frozenset)):
         return any(map(has_tensors, value))
-    return isinstance(value, Stored) or is_tensor(value)
+    return isinstance(value, Stored) or is_tensor(value) or filling.is_array(value)
 
 
 def _kind(value: Any) -> str:

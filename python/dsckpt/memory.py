@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 VIEW_TAG = "torch.view:"
 """Tag prefix of a torch dtype that the format lacks: its bytes, U8 with a last dimension more."""
 ARRAY_TAG = "numpy.ndarray"
+LOWEST_ADDRESS = 4096
+"""No elements lie below it: a storage was freed, and the tensor's offset may be added to null."""
+_INTEGERS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 
 
 @dataclass(slots=True)
@@ -33,6 +37,13 @@ class Memory:
     tag: str = ""
     copied: bool = False
     """whether this is a copy of what was asked for, not that itself"""
+
+
+def is_known_class(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's elements are all that there is of it: no subclass but of parameters."""
+    import torch
+
+    return type(tensor) is torch.Tensor or issubclass(type(tensor), torch.nn.Parameter)
 
 
 def is_plain_strided(tensor: torch.Tensor) -> bool:
@@ -55,11 +66,14 @@ def of_tensor(tensor: torch.Tensor) -> Memory:
     are resolved into a copy.
 
     Raises:
-        DsckptError: InvalidArgument, for a meta tensor: it has no elements.
+        DsckptError: InvalidArgument, for a tensor without elements: on the device meta, or after
+            its storage was freed.
     """
     import torch
 
     name = dtypes.torch_name(tensor.dtype)
+    if tensor.device.type != "meta" and tensor.numel() and tensor.data_ptr() < LOWEST_ADDRESS:
+        raise DsckptError("the tensor's storage has been freed", "InvalidArgument")
     common = name is not None and name not in dtypes.PACKED_BITS and tensor.is_cpu
     if common and tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
         # States have 100,000 tensors: this is nearly all of them.
@@ -78,9 +92,9 @@ def of_tensor(tensor: torch.Tensor) -> Memory:
     if device >= 0:
         plain = plain.contiguous()  # The engine takes no others from a device.
     if name is None or (name in dtypes.PACKED_BITS and plain.dim() == 0):
-        plain = plain.contiguous()
-        carried = (*plain.shape, plain.element_size())
         tag = VIEW_TAG + str(plain.dtype).removeprefix("torch.")
+        plain = as_integers(plain).contiguous()
+        carried = (*plain.shape, plain.element_size())
         copied = plain.data_ptr() != original.data_ptr()
         return Memory(plain.data_ptr(), "U8", carried, None, device, plain, tag, copied)
     shape, strides = tuple(plain.shape), tuple(plain.stride())
@@ -94,10 +108,35 @@ def of_tensor(tensor: torch.Tensor) -> Memory:
     )
 
 
+def as_integers(tensor: torch.Tensor) -> torch.Tensor:
+    """The same elements as integers of their size: torch copies some dtypes in no other way."""
+    import torch
+
+    name = _INTEGERS.get(tensor.element_size())
+    found: torch.Tensor = tensor if name is None else tensor.view(vars(torch)[name])
+    return found
+
+
 def is_storable(dtype: numpy.dtype[Any]) -> bool:
     """Whether arrays of a dtype are stored as tensors, and not pickled."""
-    plain = dtype.names is None and dtype.subdtype is None
-    return plain and not dtype.hasobject and dtype.itemsize > 0
+    return not dtype.hasobject and dtype.itemsize > 0 and is_spelled(dtype)
+
+
+def is_spelled(dtype: numpy.dtype[Any]) -> bool:
+    """Whether dtype_spelling() says all of a dtype."""
+    if dtype.names is not None or dtype.subdtype is not None or dtype.metadata is not None:
+        return False
+    return _can_be_spelled(dtype)
+
+
+@functools.lru_cache(maxsize=256)
+def _can_be_spelled(dtype: numpy.dtype[Any]) -> bool:
+    # Dtypes of other packages, and of strings of any length, are spelled like others.
+    try:
+        found = dtypes.named_numpy_dtype(dtype_spelling(dtype))
+    except Exception:
+        return False
+    return found == dtype and type(found) is type(dtype) and found.type is dtype.type
 
 
 def of_array(array: numpy.ndarray[Any, Any]) -> Memory | None:

@@ -2,50 +2,23 @@
 
 from __future__ import annotations
 
-import enum
 import io
 import pickle
 import pickletools
 import re
-import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
-from . import dtypes
+from . import pickle_makers, pickle_rules
 from .errors import DsckptError, PickleRefused, place
-
-if TYPE_CHECKING:
-    import torch
 
 MEDIA_TYPE = "application/x-python-pickle"
 TAG = "py.pickle:"
 _PROTOCOL = 4
 
-# What instances of allowed classes are commonly made of. Calling these runs no foreign code, so
-# nobody has to list them; an object that *is* one of them still needs to be allowed by name.
-_PARTS = frozenset(
-    {
-        "dsckpt.pickles.make_tensor",
-        "builtins.bytearray",
-        "builtins.complex",
-        "builtins.frozenset",
-        "builtins.range",
-        "builtins.set",
-        "builtins.slice",
-        "collections.OrderedDict",
-        "numpy._core.multiarray._reconstruct",
-        "numpy._core.multiarray.scalar",
-        "numpy._core.numeric._frombuffer",
-        "numpy.core.multiarray._reconstruct",
-        "numpy.core.multiarray.scalar",
-        "numpy.core.numeric._frombuffer",
-        "numpy.dtype",
-        "numpy.ndarray",
-        "torch.Size",
-        "torch.device",
-    }
-)
+_SHOWN_OBJECTS = 10
 
 
 def name_of(cls: type | types.FunctionType) -> str:
@@ -91,23 +64,91 @@ def refused_by_torch(error: Exception) -> list[str]:
     return [named[1]] if named else []
 
 
+@dataclass
+class Refusal:
+    """Pickled objects that may not be loaded.
+
+    Attributes:
+        places: (place in the state, class) of each.
+        names: What they name that is not allowed.
+    """
+
+    places: list[tuple[str, str]] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+
+    def error(self, file: str) -> PickleRefused:
+        """The error that says so, of all of them at once."""
+        classes, never = pickle_rules.split(self.names)
+        shown = [f"{where} ({cls})" for where, cls in self.places[:_SHOWN_OBJECTS]]
+        more = len(self.places) - len(shown)
+        if len(self.places) == 1:
+            what = "{} is a pickled {}, and loading it may run code".format(*self.places[0])
+        else:
+            listed = ", ".join(shown) + (f" and {more} more" if more else "")
+            what = (
+                f"{len(self.places)} objects are pickled, and loading them may run code: {listed}"
+            )
+        if never:
+            advice = (
+                f"Named are {', '.join(never)}, which can run any code, so no allow=[...] loads "
+                "them: if you trust whoever wrote the file, pass allow_pickle=True"
+            )
+        else:
+            advice = f"If you trust the file, pass allow={classes!r} or allow_pickle=True"
+        return PickleRefused(f"{file}: {what}. {advice}", file, classes, never)
+
+
+def named_in_torch_file(payload: bytes) -> list[str]:
+    """All that torch.load(weights_only=True) refuses in what torch.save() wrote; none: it does not
+    say."""
+    import torch
+
+    try:
+        find = torch.serialization.get_unsafe_globals_in_checkpoint
+        return sorted(find(io.BytesIO(payload)))
+    except Exception:  # Another kind of file, or an older torch.
+        return []
+
+
 class Permission:
     """What a load may unpickle.
 
     Args:
         allow_pickle: Anything. Loading may then run code that the file's author chose.
-        allow: Classes or their "module.QualName".
+        allow: Classes or their "module.QualName", and functions, which are named by themselves
+            only. What can run any code is refused all the same (pickle_rules).
         file: Path of the file, for errors.
     """
 
     def __init__(
-        self, allow_pickle: bool = False, allow: Iterable[type | str] = (), file: str = ""
+        self,
+        allow_pickle: bool = False,
+        allow: Iterable[type | types.FunctionType | str] = (),
+        file: str = "",
     ) -> None:
         self.everything = allow_pickle
         if isinstance(allow, (str, type)):  # One alone; a str would count as its characters.
             allow = [allow]
-        self.names = frozenset(name_of(a) if isinstance(a, type) else str(a) for a in allow)
+        allow = list(allow)
+        self._given = [each for each in allow if not isinstance(each, str)]
+        self.names = frozenset(a if isinstance(a, str) else name_of(a) for a in allow)
         self.file = file
+
+    def check(self, payload: bytes, tag: str, path: Sequence[object], refusal: Refusal) -> None:
+        """Notes in `refusal` what of a pickle is not allowed, as far as that can be seen without
+        unpickling it. Arguments else as for loads()."""
+        if self.everything:
+            return
+        named = globals_of(payload)
+        needed = {name for name in named if not pickle_rules.is_part(name)}
+        if tag.startswith(TAG):
+            needed.add(tag.removeprefix(TAG))
+        elif not needed:
+            needed = named  # Parts alone make an object too.
+        names = {name for name in needed if not self._is_allowed(name)}
+        if names:
+            refusal.places.append((place(path), _class_in(tag)))
+            refusal.names |= names
 
     def loads(self, payload: bytes, tag: str, path: Sequence[object]) -> Any:
         """Unpickles an object.
@@ -121,105 +162,67 @@ class Permission:
             PickleRefused: The class, or one that the pickle names, is not allowed.
             DsckptError: Corrupt, or what unpickling raised.
         """
-        cls = tag.removeprefix(TAG) if tag.startswith(TAG) else "unknown"
-        if not self.everything and cls not in self.names:
-            raise self._refusal(payload, cls, path)
+        refusal = Refusal()
+        self.check(payload, tag, path, refusal)
+        if refusal.names:
+            raise refusal.error(self.file)
         try:
-            return _Unpickler(io.BytesIO(payload), self._may_use).load()
-        except _NotAllowed:
-            raise self._refusal(payload, cls, path) from None
+            return _Unpickler(io.BytesIO(payload), self).load()
+        except _NotAllowed as error:
+            refusal = Refusal([(place(path), _class_in(tag))], {error.name})
+            raise refusal.error(self.file) from None
         except Exception as error:
             raise DsckptError(
-                f"{self.file}: the {cls} at {place(path)} could not be unpickled: "
+                f"{self.file}: the {_class_in(tag)} at {place(path)} could not be unpickled: "
                 f"{type(error).__name__}: {error}",
                 "Corrupt",
                 self.file,
             ) from error
 
+    def find(self, name: str, find: Callable[[], Any]) -> Any:
+        """What a pickle names, if it is allowed: `find` imports it."""
+        if self.everything:
+            return find()
+        if not self._may_use(name):
+            raise _NotAllowed(name)
+        found = find()
+        if not pickle_rules.is_data(name, found, self._given):
+            raise _NotAllowed(pickle_rules.home_of(found, name))
+        return found
+
     def _may_use(self, name: str) -> bool:
-        return self.everything or name in self.names or name in _PARTS or _is_torch_dtype(name)
+        return pickle_rules.is_part(name) or self._is_allowed(name)
 
-    def _refusal(self, payload: bytes, cls: str, path: Sequence[object]) -> PickleRefused:
-        needed = {name for name in globals_of(payload) if not self._may_use(name)}
-        if cls not in self.names:
-            needed.add(cls)
-        classes = sorted(needed)
-        return PickleRefused(
-            f"{self.file}: {place(path)} is a pickled {cls}, and loading it may run code. If you "
-            f"trust the file, pass allow={classes!r} or allow_pickle=True",
-            self.file,
-            classes,
-        )
+    def _is_allowed(self, name: str) -> bool:
+        if name not in self.names:
+            return False
+        given = any(name_of(each) == name for each in self._given)
+        return given or pickle_rules.may_be_listed(name)
 
 
-def _is_torch_dtype(name: str) -> bool:
-    module, _, attribute = name.partition(".")
-    if module != "torch" or not dtypes.have_torch():
-        return False
-    import torch
-
-    # Not getattr(): names such as "onnx" would be imported.
-    return isinstance(vars(torch).get(attribute), torch.dtype)
+def _class_in(tag: str) -> str:
+    return tag.removeprefix(TAG) if tag.startswith(TAG) else "object"
 
 
 class _NotAllowed(Exception):
-    pass
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
 
 
 class _Pickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, enum.Enum):  # Some versions of Python name `getattr` here.
-            return type(value), (value.value,)
-        # torch pickles a tensor's whole storage, by a function that unpickles anything.
-        torch = sys.modules.get("torch")
-        if torch is None or type(value).__name__ not in ("Tensor", "Parameter"):
-            return NotImplemented
-        from . import memory
-
-        if type(value) not in (torch.Tensor, torch.nn.Parameter):
-            return NotImplemented
-        if not memory.is_plain_strided(value) or dtypes.torch_name(value.dtype) is None:
-            return NotImplemented
-        flat = torch.empty(value.numel(), dtype=value.dtype)
-        flat.view(value.shape).copy_(value.detach())
-        elements = flat.view(torch.uint8).numpy().tobytes()
-        name = str(value.dtype).removeprefix("torch.")
-        trained = value.requires_grad if type(value) is torch.nn.Parameter else None
-        return make_tensor, (name, tuple(value.shape), elements, trained)
-
-
-def make_tensor(
-    dtype: str, shape: tuple[int, ...], elements: bytes, trained: bool | None
-) -> torch.Tensor:
-    """Rebuilds a tensor that lies inside a pickled object.
-
-    Args:
-        dtype: Name in torch, e.g. "float32".
-        shape: In elements.
-        elements: Row-major bytes.
-        trained: requires_grad of a Parameter; None: a plain tensor.
-    """
-    import torch
-
-    kind = vars(torch).get(dtype)
-    if not isinstance(kind, torch.dtype):
-        raise DsckptError(f"torch {torch.__version__} has no dtype {dtype}", "Unsupported")
-    if elements:
-        tensor = torch.frombuffer(bytearray(elements), dtype=kind).reshape(shape)
-    else:
-        tensor = torch.empty(0, dtype=kind).reshape(shape)
-    return tensor if trained is None else torch.nn.Parameter(tensor, requires_grad=trained)
+        return pickle_makers.reduce(value)
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, source: io.BytesIO, may_use: Callable[[str], bool]) -> None:
+    def __init__(self, source: io.BytesIO, permission: Permission) -> None:
         super().__init__(source)
-        self._may_use = may_use
+        self._permission = permission
 
     def find_class(self, module: str, name: str) -> Any:
-        if not self._may_use(f"{module}.{name}"):
-            raise _NotAllowed
-        return super().find_class(module, name)
+        find = super().find_class
+        return self._permission.find(f"{module}.{name}", lambda: find(module, name))
 
 
 def globals_of(payload: bytes) -> set[str]:

@@ -34,7 +34,11 @@ def rng_state(cuda: bool = True) -> dict[str, Any]:
         copies: drawing further numbers does not change it. It is marked as this rank's own
         (rank_own()).
     """
-    state: dict[str, Any] = OwnDict({"python": random.getstate()})
+    return OwnDict(_global_states(cuda))
+
+
+def _global_states(cuda: bool) -> dict[str, Any]:
+    state: dict[str, Any] = {"python": random.getstate()}
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None:
         state["numpy"] = numpy.random.get_state(legacy=False)
@@ -55,6 +59,10 @@ def set_rng_state(state: dict[str, Any]) -> None:
     Raises:
         ValueError: The state is of more CUDA devices than there are here.
     """
+    _set_global_states(state)
+
+
+def _set_global_states(state: dict[str, Any]) -> None:
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
     if "numpy" in state:
@@ -76,18 +84,23 @@ def set_rng_state(state: dict[str, Any]) -> None:
 
 
 class StatefulLoader:
-    """A data loader that can go on in the middle of an epoch. Not thread-safe.
+    """A data loader that can go on in the middle of an epoch, and between two. Not thread-safe.
 
-    Counts the batches handed out, and remembers the state of the generator that shuffled them.
-    After load_state_dict(), the next iteration shuffles alike and skips what was handed out.
-    Batches that worker processes have prefetched but nobody has got yet come again.
+    Counts the batches handed out, and remembers the states of the generators that shuffle them: the
+    loader's own and its samplers' (torch, NumPy or Python generators that they call `generator` or
+    `rng`), and the global ones. After load_state_dict(), the next iteration shuffles alike and
+    skips what was handed out; the epochs after it draw what they would have drawn. What is shuffled
+    by the global generators between epochs goes on from set_rng_state().
+
+    Batches that worker processes have prefetched but nobody has got yet come again. The random
+    numbers that persistent workers draw themselves go on in the epoch in which they were started.
 
     Skipped batches are read and dropped. Where that costs too much, use a loader that keeps its own
     place (torchdata's StatefulDataLoader) and save its state_dict().
 
     Args:
         loader: A torch DataLoader, or any iterable that yields the same each time it is begun from
-            the same generator state.
+            the same generator states.
     """
 
     def __init__(self, loader: Iterable[Any]) -> None:
@@ -95,25 +108,44 @@ class StatefulLoader:
         self._epoch = 0
         self._batches = 0
         self._begun_with: Any = None
+        self._seeds_workers: bool | None = None
         self._resume = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Epoch, batches handed out in it, and the generator's state when it began.
+        """Epoch, batches handed out in it, and generators' states.
 
-        Marked as this rank's own (rank_own()).
+        Between epochs: those of the loader's own generators now. In an epoch: of these and the
+        global ones, when it began. Marked as this rank's own (rank_own()).
         """
-        return OwnDict(epoch=self._epoch, batches=self._batches, generator=self._begun_with)
+        begun = self._begun_with
+        known = begun is not None or self._resume
+        seeds = self._seeds_workers if known else self._takes_a_seed()
+        return OwnDict(
+            epoch=self._epoch,
+            batches=self._batches,
+            generator=begun,
+            own=self._own_states() if begun is None else None,
+            seeds_workers=seeds,
+        )
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over a state; the next iteration goes on from there.
 
         Args:
             state: From state_dict(), as it is or loaded.
+
+        Raises:
+            ValueError: The loader has not the generators that the state is of.
         """
+        begun = state["generator"]
+        self._check_own(state["own"] if begun is None else begun["own"])
         self._epoch = int(state["epoch"])
         self._batches = int(state["batches"])
-        self._begun_with = state["generator"]
-        self._resume = self._begun_with is not None
+        self._begun_with = begun
+        self._seeds_workers = state["seeds_workers"]
+        self._resume = True
+        if begun is None:
+            self._set_own_states(state["own"])
 
     @property
     def epoch(self) -> int:
@@ -124,12 +156,14 @@ class StatefulLoader:
         return len(self.loader)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Any]:
-        if self._resume:
+        if self._resume and self._begun_with is not None:
             batches = self._resumed()
         else:
+            seeds = self._seeds_workers if self._resume else self._takes_a_seed()
             self._batches = 0
-            self._begun_with = self._generator_state()
-            batches = iter(self.loader)
+            self._begun_with = {"global": _global_states(cuda=False), "own": self._own_states()}
+            batches = self._begin(seeds)
+            self._seeds_workers = seeds
         self._resume = False
         for batch in batches:
             self._batches += 1
@@ -139,26 +173,113 @@ class StatefulLoader:
         self._begun_with = None
 
     def _resumed(self) -> Iterator[Any]:
-        now = rng_state()
-        self._set_generator_state(self._begun_with)
-        batches = iter(self.loader)
+        now = _global_states(cuda=True)
+        self._set_own_states(self._begun_with["own"])
+        _set_global_states(self._begun_with["global"])
+        batches = self._begin(self._seeds_workers)
         collections.deque(itertools.islice(batches, self._batches), maxlen=0)
         # What the training loop draws goes on from its own restored state.
-        set_rng_state(now)
+        _set_global_states(now)
         return batches
 
-    def _generator_state(self) -> Any:
-        generator = getattr(self.loader, "generator", None)
-        if generator is not None:
-            return generator.get_state()
-        return _torch().get_rng_state()
+    def _takes_a_seed(self) -> bool | None:
+        """Whether a DataLoader draws a seed for workers when it is begun; None: it is none.
 
-    def _set_generator_state(self, state: Any) -> None:
-        generator = getattr(self.loader, "generator", None)
-        if generator is not None:
-            generator.set_state(state.cpu())
-        else:
-            _torch().set_rng_state(state.cpu())
+        One whose workers persist does so the first time only.
+        """
+        if not hasattr(self.loader, "persistent_workers"):
+            return None
+        loader: Any = self.loader
+        kept = loader.persistent_workers and loader.num_workers > 0
+        return not (kept and getattr(loader, "_iterator", None) is not None)
+
+    def _begin(self, seeds: bool | None) -> Iterator[Any]:
+        """Begins the loader; a seed for workers is drawn exactly where `seeds` says so."""
+        takes = self._takes_a_seed()
+        if seeds is None or takes is None or seeds == takes:
+            return iter(self.loader)
+        torch = _torch()
+        own: Any = getattr(self.loader, "generator", None)
+        if seeds:
+            torch.empty((), dtype=torch.int64).random_(generator=own)
+            return iter(self.loader)
+        loader: Any = self.loader
+        loader.generator = torch.Generator()  # Samplers have their own reference to the other.
+        loader.generator.seed()
+        try:
+            return iter(self.loader)
+        finally:
+            loader.generator = own
+
+    def _own(self) -> list[Any]:
+        """The generators of the loader and of its samplers, each once."""
+        found: list[Any] = []
+        seen: list[Any] = []
+        left: list[Any] = [self.loader]
+        while left:
+            each = left.pop(0)
+            if each is None or any(each is other for other in seen):
+                continue
+            seen.append(each)
+            for name in ("generator", "rng"):
+                generator = getattr(each, name, None)
+                known = any(generator is other for other in found)
+                if not known and _kind_of(generator) is not None:
+                    found.append(generator)
+            left += [getattr(each, name, None) for name in ("sampler", "batch_sampler", "dataset")]
+        return found
+
+    def _own_states(self) -> list[Any]:
+        return [_get_state(generator) for generator in self._own()]
+
+    def _check_own(self, states: list[Any]) -> None:
+        kinds = [_kind_of(generator) for generator in self._own()]
+        stored = [kind for kind, _ in states]
+        if kinds != stored:
+            raise ValueError(
+                f"the state is of a loader with the generators {stored}, this one has {kinds}: "
+                "make the loader as it was made for the run that is resumed"
+            )
+
+    def _set_own_states(self, states: list[Any]) -> None:
+        for generator, state in zip(self._own(), states):
+            _set_state(generator, state)
+
+
+def _kind_of(generator: Any) -> str | None:
+    torch: Any = sys.modules.get("torch")
+    numpy: Any = sys.modules.get("numpy")
+    if torch is not None and isinstance(generator, torch.Generator):
+        return "torch"
+    if numpy is not None and isinstance(generator, numpy.random.Generator):
+        return "numpy"
+    if numpy is not None and isinstance(generator, numpy.random.RandomState):
+        return "numpy, legacy"
+    return "python" if isinstance(generator, random.Random) else None
+
+
+def _get_state(generator: Any) -> tuple[str | None, Any]:
+    kind = _kind_of(generator)
+    if kind == "torch":
+        return kind, generator.get_state()
+    if kind == "numpy":
+        return kind, generator.bit_generator.state
+    if kind == "numpy, legacy":
+        return kind, generator.get_state(legacy=False)
+    return kind, generator.getstate()
+
+
+def _set_state(generator: Any, stored: tuple[str, Any]) -> None:
+    kind, state = stored
+    if kind == "torch":
+        generator.set_state(state.cpu())
+    elif kind == "numpy":
+        generator.bit_generator.state = state
+    elif kind == "numpy, legacy":
+        generator.set_state(state)
+    else:
+        version, words, gauss = state
+        generator.setstate((version, tuple(words), gauss))
 
 
 def _torch() -> Any:

@@ -6,12 +6,10 @@ Nothing here imports a module that a file names, or calls what it names.
 from __future__ import annotations
 
 import collections
-import functools
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _native, dtypes, memory, own, tree
+from . import _native, dtypes, memory, own, tree, tuples
 from .errors import DsckptError, place
 
 if TYPE_CHECKING:
@@ -63,15 +61,18 @@ def wrap(state: Any) -> tuple[dict[Any, Any], dict[str, str]]:
     if type(state) is dict and _native.plain_keys(state):
         return state, {}
     if type(state) is collections.OrderedDict and _native.plain_keys(state):
-        return dict(state), {ROOT_ATTRIBUTE: "OrderedDict"}
+        key, attributes = tree.attributes_of(state)
+        if key is None:
+            return dict(state), {ROOT_ATTRIBUTE: "OrderedDict"}
+        return {**state, key: attributes}, {ROOT_ATTRIBUTE: f"OrderedDict:{key}"}
     return {"": state}, {ROOT_ATTRIBUTE: "value"}
 
 
 def unwrap(root: dict[Any, Any], attributes: dict[str, Any]) -> Any:
     """Undoes wrap()."""
     kind = attributes.get(ROOT_ATTRIBUTE)
-    if kind == "OrderedDict":
-        return collections.OrderedDict(root)
+    if isinstance(kind, str) and kind.partition(":")[0] == "OrderedDict":
+        return rebuild(f"py.{kind}", root, [])
     return root.get("", root) if kind == "value" else root
 
 
@@ -115,44 +116,18 @@ def _pairs(detail: str, value: list[Any]) -> Any:
     return _make(kind, rest, dict(value)) if detail else dict(value)
 
 
+def _ordered_dict(detail: str, value: dict[Any, Any]) -> Any:
+    made = collections.OrderedDict(value)
+    if detail:
+        attributes = made.pop(detail)
+        if type(attributes) is not dict:
+            raise TypeError("its attributes are no dict")
+        vars(made).update(attributes)
+    return made
+
+
 def _default_dict(detail: str, value: dict[Any, Any]) -> Any:
     return collections.defaultdict(tree.FACTORIES[detail] if detail else None, value)
-
-
-def _named_tuple(detail: str, value: dict[str, Any]) -> Any:
-    fields = tuple(value)
-    cls = _loaded_class(detail)
-    if cls is not None and tree.fields_of(cls) == fields:
-        if hasattr(cls, "n_sequence_fields"):
-            return cls(value.values())
-        return tuple.__new__(cls, value.values())
-    return tuple.__new__(_stand_in(detail, fields), value.values())
-
-
-def _loaded_class(name: str) -> Any:
-    """The tuple class of that name, if its module has been imported by somebody else."""
-    parts = name.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
-        module = sys.modules.get(".".join(parts[:cut]))
-        if module is None:
-            continue
-        found: Any = module
-        for part in parts[cut:]:
-            found = vars(found).get(part) if hasattr(found, "__dict__") else None
-        return found if isinstance(found, type) and issubclass(found, tuple) else None
-    return None
-
-
-@functools.lru_cache(maxsize=256)
-def _stand_in(name: str, fields: tuple[str, ...]) -> type:
-    module, _, bare = name.rpartition(".")
-    # `rename`: for the names that it gives, which are refused otherwise.
-    make: Any = collections.namedtuple
-    made: Any = make(bare, fields, rename=True, module=module)
-    if made._fields != fields:
-        raise ValueError(f"its fields are {fields}")
-    found: type = made
-    return found
 
 
 def _torch_size(_: str, value: tuple[int, ...]) -> Any:
@@ -201,6 +176,10 @@ def _array(detail: str, value: Any) -> numpy.ndarray[Any, Any]:
 def _numpy_scalar(detail: str, value: bytes) -> Any:
     import numpy
 
+    if detail == "S":
+        return numpy.bytes_(value)
+    if detail == "U":
+        return numpy.str_(value.decode("utf-8", "surrogatepass"))
     return numpy.frombuffer(value, dtypes.named_numpy_dtype(detail))[0]
 
 
@@ -211,7 +190,7 @@ def _numpy_dtype(_: str, value: str) -> Any:
 # Type of the nodes that a tag may stand on, and what makes its value. Given others the same calls
 # may not end (`set` of a tensor) or take any amount of memory (`bytearray` of an int).
 _MAKERS: dict[str, tuple[type | None, Callable[[str, Any], Any]]] = {
-    "py.OrderedDict": (dict, lambda _, value: collections.OrderedDict(value)),
+    "py.OrderedDict": (dict, _ordered_dict),
     "py.defaultdict": (dict, _default_dict),
     "py.pairs": (list, _pairs),
     "py.set": (list, lambda _, value: set(value)),
@@ -220,7 +199,7 @@ _MAKERS: dict[str, tuple[type | None, Callable[[str, Any], Any]]] = {
     "py.range": (tuple, lambda _, value: range(*value)),
     "py.slice": (tuple, lambda _, value: slice(*value)),
     "py.str": (bytes, lambda _, value: value.decode("utf-8", "surrogatepass")),
-    "py.namedtuple": (dict, _named_tuple),
+    "py.namedtuple": (dict, tuples.make),
     "torch.Size": (tuple, _torch_size),
     "torch.dtype": (str, _torch_dtype),
     "torch.device": (str, _torch_device),

@@ -28,11 +28,16 @@ def load_into(
 ) -> Any:
     """Loads a file into the tensors of a state, without a second copy.
 
-    Tensors and arrays are filled where they lie, on the CPU or a device; everything else in dicts
-    and lists is replaced by what the file has. All names, dtypes and shapes are compared before
-    anything is changed. For a module, give its state_dict: `load_into(model.state_dict(), path)`
-    fills its parameters. An optimizer's state_dict has no tensors before its first step, and its
-    other values are copies: use `optimizer.load_state_dict(load(path)["optimizer"])`.
+    Tensors and arrays are filled where they lie, on the CPU or a device, those that are stored as
+    objects too (sparse, quantized, masked); everything else in dicts and lists is replaced by what
+    the file has. All names, dtypes and shapes are compared before anything is changed, and what
+    cannot be filled in place (a sparse tensor with one of more elements) is named.
+
+    For a module, give its state_dict: `load_into(model.state_dict(), path)` fills its parameters
+    and buffers. A state_dict holds copies of some values: a module's extra state, an optimizer's
+    learning rates. Where those differ they are named, for replacing them would change nothing; so
+    is the empty state of an optimizer that has not stepped. For these use
+    `optimizer.load_state_dict(load(path)["optimizer"])`.
 
     A reading error after the comparison (a bad checksum) leaves tensors undefined. Saves of this
     process that still capture are fenced first.
@@ -41,10 +46,11 @@ def load_into(
         state: A nested state as for save(): dicts, lists, tuples, tensors, values.
         path: A file, a checkpoint directory (tensors are then taken by name from whichever ranks
             stored them, distributed ones by the local shard's box), or a run directory.
-        strict: Whether what only the state or only the file has is an error. Else it is left as it
-            is; where that is a rank's own (rank_own()), a warning says so. Differing dtypes and
-            shapes always are errors. Of a directory, things that only the checkpoint has are never
-            errors: they may belong to other ranks.
+        strict: Whether what only the state or only the file has is an error, and a difference in
+            what a state_dict has copies of. Else the former is left as it is and the latter
+            replaced in the dict; where the former is a rank's own (rank_own()), a warning says so. Differing dtypes and shapes always are errors. Of a checkpoint by
+            another number of ranks, things that only it has are no errors: they may be another
+            rank's by now.
         allow_pickle: As for load().
         allow: As for load().
         verify: Whether checksums are checked.

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _native, memory, own, pickles, placement
-from .errors import DsckptError, place
+from . import _native, memory, own, pickles, placement, tuples
+from .errors import DsckptError, PickledWarning, place
 
 if TYPE_CHECKING:
     import numpy
@@ -63,6 +64,13 @@ def classify(value: Any, path: list[Any]) -> Node:
         node = _foreign(value, path)
     if node is not None:
         return node
+    if hasattr(type(value), "state_dict") and not isinstance(value, type):
+        warnings.warn(
+            f"{place(path)} is a {pickles.name_of(type(value))} and pickled as a whole, which "
+            "load() refuses unless its classes are allowed: save its state_dict() instead",
+            PickledWarning,
+            stacklevel=3,
+        )
     return ("object", pickles.MEDIA_TYPE, pickles.dumps(value, path), pickles.tag_of(value))
 
 
@@ -71,7 +79,30 @@ def _dict(value: dict[Any, Any]) -> Node:
 
 
 def _ordered_dict(value: OrderedDict[Any, Any]) -> Node:
-    return _keyed(value, "py.OrderedDict")
+    key, attributes = attributes_of(value)
+    if key is None:
+        return _keyed(value, "py.OrderedDict")
+    return _keyed({**value, key: attributes}, f"py.OrderedDict:{key}")
+
+
+def attributes_of(value: OrderedDict[Any, Any]) -> tuple[str | None, dict[str, Any]]:
+    """The attributes set on an OrderedDict (the `_metadata` of a state_dict), and a key for them
+    that the dict itself lacks; None: there are none to store. Only plain ones are."""
+    attributes = {name: each for name, each in vars(value).items() if _is_simple(each)}
+    key = "__dict__"
+    while key in value:
+        key += "_"
+    return (key if attributes else None), attributes
+
+
+def _is_simple(value: Any) -> bool:
+    """Whether a value is scalars, and plain containers of these."""
+    kind = type(value)
+    if kind in (list, tuple):
+        return all(map(_is_simple, value))
+    if kind in (dict, OrderedDict):
+        return all(map(_is_simple, value)) and all(map(_is_simple, value.values()))
+    return kind in (type(None), bool, int, float, complex, str, bytes)
 
 
 def _default_dict(value: defaultdict[Any, Any]) -> Node | None:
@@ -103,22 +134,10 @@ def _set(value: set[Any] | frozenset[Any]) -> Node:
 
 
 def _named_tuple(value: tuple[Any, ...]) -> Node | None:
-    cls = type(value)
-    fields = fields_of(cls)
-    if fields is None or len(fields) != len(value) or getattr(value, "__dict__", None):
+    fields = tuples.fields_to_store(value)
+    if fields is None:
         return None
-    return ("dict", dict(zip(fields, value)), f"py.namedtuple:{pickles.name_of(cls)}")
-
-
-def fields_of(cls: type) -> tuple[str, ...] | None:
-    """Field names of a namedtuple or of a structure such as torch.return_types.max."""
-    if hasattr(cls, "n_sequence_fields") and hasattr(cls, "n_fields"):
-        whole = cls.n_sequence_fields == cls.n_fields and not cls.n_unnamed_fields  # type: ignore[attr-defined]
-        return tuple(getattr(cls, "__match_args__", ())) if whole else None
-    fields = getattr(cls, "_fields", None)
-    if isinstance(fields, tuple) and all(isinstance(field, str) for field in fields):
-        return fields
-    return None
+    return ("dict", dict(zip(fields, value)), f"py.namedtuple:{tuples.name_of(type(value))}")
 
 
 def _foreign(value: Any, path: list[Any]) -> Node | None:
@@ -135,12 +154,12 @@ def _foreign(value: Any, path: list[Any]) -> Node | None:
             return ("leaf", str(value), "torch.version")
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        if type(value) in (numpy.ndarray, numpy.memmap):
-            return _array(value)
+        if isinstance(value, numpy.ndarray):  # Subclasses hold more than elements: masks.
+            return _array(value) if type(value) in (numpy.ndarray, numpy.memmap) else None
         if isinstance(value, numpy.dtype):
             return _numpy_dtype(value)
         if isinstance(value, numpy.generic):
-            return _numpy_scalar(value)
+            return _numpy_scalar(value, numpy)
     if hasattr(type(value), "__dlpack__") and hasattr(type(value), "__dlpack_device__"):
         return _exchanged(value, path)
     return None
@@ -165,15 +184,22 @@ def _exchanged(value: Any, path: list[Any]) -> Node | None:
 
 def _tensor(tensor: torch.Tensor, path: list[Any]) -> Node | None:
     pieces: list[_native.Piece] = []
-    if placement.is_dtensor(tensor):
-        pieces = placement.pieces(tensor, item_name(path))
-        tensor = placement.local(tensor)
-    if not memory.is_plain_strided(tensor):
-        return None
     try:
+        if placement.is_dtensor(tensor):
+            pieces = placement.pieces(tensor, item_name(path))
+            tensor = placement.local(tensor)
+        elif not memory.is_known_class(tensor):
+            return None
+        if not memory.is_plain_strided(tensor):
+            return None
         found = memory.of_tensor(tensor)
     except DsckptError as error:
         raise DsckptError(f"{place(path)}: {error}", error.code) from None
+    except (RuntimeError, ValueError) as error:  # A parameter that has no shape yet.
+        kind = pickles.name_of(type(tensor))
+        raise DsckptError(
+            f"{place(path)} is a {kind} that has no elements: {error}", "InvalidArgument"
+        ) from error
     if pieces and found.shape != tuple(tensor.shape):
         raise DsckptError(
             f"{place(path)}: a DTensor of {tensor.dtype} cannot be stored", "Unsupported"
@@ -209,14 +235,19 @@ def _array(array: numpy.ndarray[Any, Any]) -> Node | None:
 
 
 def _numpy_dtype(dtype: numpy.dtype[Any]) -> Node | None:
-    if dtype.names is not None or dtype.subdtype is not None:
+    if not memory.is_spelled(dtype):
         return None
     return ("leaf", memory.dtype_spelling(dtype), "numpy.dtype")
 
 
-def _numpy_scalar(value: numpy.generic) -> Node | None:
+def _numpy_scalar(value: Any, numpy: Any) -> Node | None:
+    # NumPy takes zeros at the end of a string from an array for its padding.
+    if type(value) is numpy.bytes_:
+        return ("leaf", bytes(value), "numpy.scalar:S")
+    if type(value) is numpy.str_:
+        return ("leaf", value.encode("utf-8", "surrogatepass"), "numpy.scalar:U")
     dtype = value.dtype
-    if dtype.hasobject or dtype.names is not None or dtype.itemsize == 0:
+    if type(value) is not dtype.type or not memory.is_storable(dtype):
         return None
     return ("leaf", value.tobytes(), f"numpy.scalar:{memory.dtype_spelling(dtype)}")
 

@@ -35,20 +35,32 @@ class Prepared:
 
     Attributes:
         shards: (name, walker) for each file.
+        tripwire: Knows the tensors that are read lazily.
+        read: Whether all memory has been read.
     """
 
     def __init__(self, shards: Sequence[tuple[str, _native.Walker]], debug: bool) -> None:
         self.shards = list(shards)
         self.tripwire = capture.Tripwire(debug)
+        self.read = False
+        self._storages: set[int | None] = set()
         self._unpublished = len(self.shards)
         self._lock = threading.Lock()
         for _, walker in self.shards:
-            walker.on_described(self.tripwire.arm)
+            walker.on_described(self._described)
 
     @property
     def walker(self) -> _native.Walker:
         """Of the only shard."""
         return self.shards[0][1]
+
+    def _described(self, lazy: list[Any], held: list[Any]) -> None:
+        self.tripwire.arm(lazy)
+        self._storages.update(map(capture.storage_id, held))
+
+    def reads(self, storage: int) -> bool:
+        """Whether a storage (capture.storage_id()) may still have to be read."""
+        return storage in self._storages and not self.read
 
     def before_publish(self) -> None:
         """The `on_captured` of the native save, for each shard: the last chance to give up."""
@@ -56,7 +68,8 @@ class Prepared:
             self.tripwire.check()
             self._unpublished -= 1
             if self._unpublished == 0:
-                self.tripwire.seal()  # All was read.
+                self.read = True
+                self.tripwire.seal()
 
     def start(self, begin: Callable[[], _native.SaveHandle]) -> _native.SaveHandle:
         """Begins the save, which arms the tripwire."""
@@ -260,7 +273,7 @@ class AsyncWriter:
         native = prepared.start(begin)
         with self._lock:
             self._busy = True
-            self._pending = [entry for entry in self._pending if not _is_captured(entry[0])]
+            self._pending = [entry for entry in self._pending if not _is_captured(*entry)]
             self._pending.append((native, prepared))
         return SaveHandle(native, prepared)
 
@@ -303,10 +316,20 @@ class AsyncWriter:
         if failed is not None:
             raise failed
 
-    def wait_captured(self) -> None:
-        """Blocks until all saves so far have been read, on devices too."""
+    def wait_captured(self, storage: int | None = None) -> None:
+        """Blocks until all saves so far have been read, on devices too.
+
+        Args:
+            storage: A storage (capture.storage_id()): returns at once where no save reads that one.
+                None: whichever they read.
+        """
         with self._lock:
             pending = list(self._pending)
+        if storage is not None and not any(
+            prepared.reads(storage) and not _is_captured(native, prepared)
+            for native, prepared in pending
+        ):
+            return
         if pending:
             self._engine.fence()
             self._settle(pending)
@@ -323,7 +346,7 @@ class AsyncWriter:
             self._pending = [
                 entry
                 for entry in self._pending
-                if entry not in fenced or (streams.in_use() and not _is_captured(entry[0]))
+                if entry not in fenced or (streams.in_use() and not _is_captured(*entry))
             ]
 
     def watch(self, source: Any) -> None:
@@ -387,13 +410,25 @@ class AsyncWriter:
         return {"tensor_capture": capture.updated.extents, "host_capture": host}
 
 
-def _walker(shard: Shard, *, borrowed: bool = False, **rules: Any) -> _native.Walker:
-    root, attributes = rebuild.wrap(shard.state)
+def _walker(
+    shard: Shard, *, borrowed: bool = False, tensors_only: bool = False, **rules: Any
+) -> _native.Walker:
+    state = shard.state
+    if tensors_only and isinstance(state, dict):
+        state = dict(state)  # Without what is set on it besides: that is no tensor.
+    root, own = rebuild.wrap(state)
+    attributes = shard.attributes or {}
+    if rebuild.ROOT_ATTRIBUTE in attributes:
+        raise DsckptError(
+            f"the attribute {rebuild.ROOT_ATTRIBUTE!r} is kept for this package: choose another "
+            "name",
+            "InvalidArgument",
+        )
     return _native.Walker(
         root,
         classify=tree.classify,
         tensor_types=_tensor_types(),
-        attributes={**(shard.attributes or {}), **attributes},
+        attributes={**attributes, **own},
         owner_of=None if borrowed else storage_of,
         stream_of=streams.current,
         **rules,
@@ -418,9 +453,9 @@ def storage_of(tensor: Any) -> Any:
     return tensor.untyped_storage()
 
 
-def _is_captured(native: _native.SaveHandle) -> bool:
+def _is_captured(native: _native.SaveHandle, prepared: Prepared) -> bool:
     progress = native.progress()
-    return progress is None or bool(progress["captured"])
+    return prepared.read if progress is None else bool(progress["captured"])
 
 
 def save(
@@ -445,8 +480,13 @@ def save_safetensors(state: Any, path: str | os.PathLike[str]) -> None:
 def _save_now(
     shard: Shard, path: str | os.PathLike[str], encoding: Encoding = "raw", **options: Any
 ) -> None:
-    rank = None if options.get("safetensors") else 0  # Plain safetensors cannot say whose it is.
+    tensors_only = bool(options.get("safetensors"))
     walker = _walker(
-        shard, borrowed=True, tensor_capture=_native.UNTIL_FENCE, encoding=encoding, rank=rank
+        shard,
+        borrowed=True,
+        tensors_only=tensors_only,
+        tensor_capture=_native.UNTIL_FENCE,
+        encoding=encoding,
+        rank=None if tensors_only else 0,  # Plain safetensors cannot say whose it is.
     )
     lifetime.shared_engine().save_durably(os.fspath(path), walker, **options)

@@ -26,7 +26,7 @@ class EngineThreadGil {
   explicit operator bool() const { return gil_.has_value(); }
 
  private:
-  std::optional<nb::gil_scoped_acquire> gil_;
+  std::optional<GilHeld> gil_;
 };
 
 /// From here on engine threads leave Python alone. Called at exit, after the writers were closed.

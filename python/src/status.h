@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "dsckpt/status.h"
+#include "python/src/gil.h"
 
 namespace dsckpt::python {
 
@@ -26,13 +27,6 @@ T Unwrap(Result<T> result) {
 
 /// What a Python callback raised, as a status for the engine. Clears the exception. GIL held.
 Status FromPython(nb::python_error& error);
-
-/// Runs a call that waits or does I/O without the GIL.
-template <typename Body>
-auto WithoutGil(Body&& body) {
-  nb::gil_scoped_release release;
-  return std::forward<Body>(body)();
-}
 
 }  // namespace dsckpt::python
 

@@ -22,7 +22,7 @@ class Borrowed {
  public:
   explicit Borrowed(std::shared_ptr<T> object) : object_(std::move(object)) {}
   ~Borrowed() {
-    const nb::gil_scoped_release release;
+    const GilReleased released;
     object_.reset();
   }
   Borrowed(const Borrowed&) = delete;

@@ -15,6 +15,11 @@
 namespace dsckpt::python {
 namespace {
 
+/// Below it lie no elements: the storage was freed, and a tensor's offset may be added to null.
+constexpr uintptr_t kLowestAddress = 4096;
+/// From here on it is looked for containers that hold themselves: states are hardly ever so deep.
+constexpr size_t kCycleDepth = 100;
+
 std::optional<DType> FromDlpack(const nb::dlpack::dtype& type) {
   struct Row {
     uint8_t code, bits;
@@ -74,6 +79,19 @@ std::optional<Key> ToKey(PyObject* key) {
   return Key(static_cast<int64_t>(value));
 }
 
+// DLPack gives torch's int1 to int7 and uint1 to uint7 the codes of whole bytes.
+bool IsByteInteger(PyObject* tensor, DType dtype) {
+  static PyObject* const names[] = {PyUnicode_InternFromString("dtype"),
+                                    PyUnicode_InternFromString("int8"),
+                                    PyUnicode_InternFromString("uint8")};
+  const nb::object found = nb::steal(PyObject_GetAttr(tensor, names[0]));
+  static PyObject* const torch = PyImport_ImportModule("torch");
+  if (!found.is_valid() || torch == nullptr) throw nb::python_error();
+  const nb::object whole = nb::steal(PyObject_GetAttr(torch, names[dtype == DType::kI8 ? 1 : 2]));
+  if (!whole.is_valid()) throw nb::python_error();
+  return found.ptr() == whole.ptr();
+}
+
 [[noreturn]] void ThrowChanged(const char* what) {
   ThrowInvalid(std::string("a ") + what + " of the state changed its size while it was saved");
 }
@@ -102,6 +120,7 @@ void Walker::Release() {
   for (Py_buffer& buffer : buffers_) PyBuffer_Release(&buffer);
   buffers_.clear();
   kept_ = nb::list();
+  held_ = nb::list();
   on_described_ = nb::none();
   state_ = nb::dict();
 }
@@ -109,8 +128,9 @@ void Walker::Release() {
 void Walker::Describe(Description& out) const {
   // The engine promises to describe on the thread that saves, once a save.
   auto& self = const_cast<Walker&>(*this);
-  const nb::gil_scoped_acquire gil;
+  const GilHeld gil;
   self.lazy_ = nb::list();
+  self.held_ = nb::list();
   self.tensor_count_ = 0;
   const Encoding before = out.SetDefaultEncoding(options_.encoding);
   try {
@@ -118,8 +138,9 @@ void Walker::Describe(Description& out) const {
     if (!AllKeysFit(state_.ptr())) {
       throw nb::value_error("the outermost dict has a key that is no str or int");
     }
+    self.open_ = {state_.ptr()};
     self.WalkDict(out, state_.ptr());
-    if (!on_described_.is_none() && out.status().ok()) on_described_(lazy_);
+    if (!on_described_.is_none() && out.status().ok()) on_described_(lazy_, held_);
   } catch (nb::python_error& error) {
     self.raised_ = std::current_exception();
     // Other ranks of a group hear this.
@@ -179,8 +200,30 @@ void Walker::WalkSequence(Description& out, PyObject* sequence) {
   if (PySequence_Fast_GET_SIZE(sequence) != size) ThrowChanged("list");
 }
 
+void Walker::RefuseCycle(PyObject* value) {
+  const auto found = std::find(open_.begin(), open_.end(), value);
+  if (found == open_.end()) return;
+  nb::list path = Path();
+  while (nb::len(path) > static_cast<size_t>(found - open_.begin())) path.attr("pop")();
+  const nb::object place = nb::module_::import_("dsckpt.errors").attr("place")(path);
+  ThrowInvalid(nb::cast<std::string>(place) +
+               " holds itself, which no tree can: save the parts that differ");
+}
+
+nb::list Walker::Path() const {
+  nb::list path;
+  size_t position = 0;
+  for (PyObject* step : path_) {
+    path.append(step != nullptr ? nb::object(nb::borrow(step))
+                                : nb::object(nb::int_(positions_[position++])));
+  }
+  return path;
+}
+
 void Walker::Walk(Description& out, const Key& key, PyObject* key_object, PyObject* value) {
   path_.push_back(key_object);
+  if (path_.size() > kCycleDepth) RefuseCycle(value);
+  open_.push_back(value);
   const PyTypeObject* type = Py_TYPE(value);
   const auto& tensors = options_.tensor_types;
   if (std::find(tensors.begin(), tensors.end(), type) != tensors.end()) {
@@ -196,6 +239,7 @@ void Walker::Walk(Description& out, const Key& key, PyObject* key_object, PyObje
   } else {
     WalkClassified(out, key, value);
   }
+  open_.pop_back();
   path_.pop_back();
 }
 
@@ -212,13 +256,7 @@ void Walker::WalkContainer(Description& out, const Key& key, NodeKind kind, PyOb
 }
 
 void Walker::WalkClassified(Description& out, const Key& key, PyObject* value) {
-  nb::list path;
-  size_t position = 0;
-  for (PyObject* step : path_) {
-    path.append(step != nullptr ? nb::object(nb::borrow(step))
-                                : nb::object(nb::int_(positions_[position++])));
-  }
-  const auto made = nb::cast<nb::tuple>(options_.classify(nb::handle(value), path));
+  const auto made = nb::cast<nb::tuple>(options_.classify(nb::handle(value), Path()));
   const auto kind = nb::cast<std::string>(made[0]);
   if (kind == "tensor") {
     kept_.append(made[1]);
@@ -265,6 +303,8 @@ bool Walker::DescribeTensor(Description& out, const Key& key, PyObject* tensor) 
   }
   const auto dtype = FromDlpack(lent.dtype);
   if (dtype && HasLazyBit(tensor, *dtype)) return false;
+  const bool bytes_alone = dtype == DType::kI8 || dtype == DType::kU8;
+  if (bytes_alone && !IsByteInteger(tensor, *dtype)) return false;
   const bool host = lent.device.device_type == kDlCpu || lent.device.device_type == kDlCudaHost;
   const bool contiguous = IsContiguous(lent);
   if (!dtype || !(host || (lent.device.device_type == kDlCuda && contiguous))) return false;
@@ -279,6 +319,7 @@ bool Walker::DescribeTensor(Description& out, const Key& key, PyObject* tensor) 
   source.stream = host ? nullptr : StreamOf(source.device);
   uint64_t bytes = FindDType(*dtype)->block_bytes;
   for (const int64_t size : source.shape) bytes *= static_cast<uint64_t>(size);
+  if (bytes > 0 && address < kLowestAddress) return false;
   source.capture = CaptureOf(address, bytes, source.device);
   KeepUntilRead(source, bytes, tensor, tensor);
   out.Tensor(key, source);
@@ -304,6 +345,7 @@ void Walker::DescribeSpec(Description& out, const Key& key, const TensorSpec& sp
                                 : CaptureOf(spec.address, size, spec.device);
   if (spec.owner.is_valid() && !spec.owner.is_none()) {
     source.owner = Hold(spec.owner);
+    held_.append(spec.owner);
   }
   const nb::handle listed = spec.source.is_none() ? spec.owner : spec.source;
   if (source.capture == Capture::kUntilFence && !listed.is_none()) lazy_.append(listed);
@@ -344,7 +386,10 @@ void Walker::KeepUntilRead(TensorSource& source, uint64_t bytes, nb::handle owne
     return;
   }
   if (lazy) lazy_.append(listed);
-  if (!options_.owner_of.is_none()) source.owner = Hold(options_.owner_of(owner));
+  if (options_.owner_of.is_none()) return;
+  const nb::object held = options_.owner_of(owner);
+  source.owner = Hold(held);
+  held_.append(held);
 }
 
 Stream Walker::StreamOf(int device) {

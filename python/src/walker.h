@@ -62,7 +62,8 @@ class Walker final : public StateProvider {
   void Release();
 
   const nb::list& lazy() const { return lazy_; }
-  /// Called with lazy() before any of it is read.
+  /// Called before anything is read, with lazy() and with what this save holds until it was read:
+  /// storages, or tensors and arrays.
   void OnDescribed(nb::object call) { on_described_ = std::move(call); }
   size_t tensor_count() const { return tensor_count_; }
 
@@ -76,6 +77,9 @@ class Walker final : public StateProvider {
   void WalkClassified(Description& out, const Key& key, PyObject* value);
   /// A value without its mark.
   void WalkOwn(Description& out, const Key& key, nb::object value);
+  nb::list Path() const;
+  /// Throws if a value is one of those that it lies in.
+  void RefuseCycle(PyObject* value);
   bool DescribeTensor(Description& out, const Key& key, PyObject* tensor);
   void DescribeSpec(Description& out, const Key& key, const TensorSpec& spec);
   void DescribeObject(Description& out, const Key& key, const nb::tuple& made);
@@ -92,8 +96,10 @@ class Walker final : public StateProvider {
   std::unordered_map<int, Stream> streams_;
   std::vector<PyObject*> path_;  // Borrowed keys; null in a list or tuple, whose position is ...
   std::vector<Py_ssize_t> positions_;  // ... here.
+  std::vector<PyObject*> open_;        // The values of path_, the whole state before them.
   std::vector<Py_buffer> buffers_;
   nb::list lazy_;
+  nb::list held_;
   nb::object on_described_ = nb::none();
   nb::list kept_;
   size_t tensor_count_ = 0;

@@ -185,6 +185,10 @@ class Evil:
         return (eval, ("__import__('os').environ.__setitem__('DSCKPT_EVIL', '1')",))
 
 
+class Named:
+    pass
+
+
 def test_objects_are_unpickled_only_where_allowed(
     tmp_path: Path, pool: dsckpt.AsyncWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +200,82 @@ def test_objects_are_unpickled_only_where_allowed(
     assert "DSCKPT_EVIL" not in os.environ
     dcp.load({"evil": None}, storage_reader=DcpReader(tmp_path / "a", allow_pickle=True))
     assert os.environ["DSCKPT_EVIL"] == "1"
+
+
+def test_all_objects_that_are_refused_are_named_at_once(
+    tmp_path: Path, pool: dsckpt.AsyncWriter
+) -> None:
+    state = {"a": Evil(), "b": [1], "c": Named(), "d": Named()}
+    dcp.save(state, storage_writer=DcpWriter(tmp_path / "a", pool))
+    with pytest.raises(CheckpointException) as caught:
+        dcp.load(dict.fromkeys(state), storage_reader=DcpReader(tmp_path / "a"))
+    refused = next(iter(caught.value.failures.values()))[0]
+    assert isinstance(refused, dsckpt.PickleRefused)
+    assert (refused.classes, refused.never) == ((f"{__name__}.Named",), ("builtins.eval",))
+    assert all(f"{name} is an object that names" in str(refused) for name in "acd")
+    assert "add_safe_globals" not in str(refused)
+
+
+LOSSY = {
+    "int32 to float32": (torch.tensor([16_777_217], dtype=torch.int32), torch.float32),
+    "float32 to bfloat16": (torch.tensor([1.0009765625]), torch.bfloat16),
+    "float64 to float32": (torch.tensor([0.1], dtype=torch.float64), torch.float32),
+    "int64 to int32": (torch.tensor([1 << 40]), torch.int32),
+    "int8 to uint8": (torch.tensor([-1], dtype=torch.int8), torch.uint8),
+    "float16 to int64": (torch.tensor([0.5], dtype=torch.float16), torch.int64),
+    "complex64 to float32": (torch.tensor([1j]), torch.float32),
+    "bfloat16 to float16": (torch.tensor([1e20], dtype=torch.bfloat16), torch.float16),
+    "int64 to bool": (torch.tensor([2]), torch.bool),
+}
+EXACT = {
+    "float16 to float32": (torch.tensor([0.1], dtype=torch.float16), torch.float32),
+    "bfloat16 to float64": (torch.tensor([1e-39], dtype=torch.bfloat16), torch.float64),
+    "int32 to float64": (torch.tensor([16_777_217], dtype=torch.int32), torch.float64),
+    "uint8 to int16": (torch.tensor([255], dtype=torch.uint8), torch.int16),
+    "bool to float32": (torch.tensor([True]), torch.float32),
+    "float32 to complex64": (torch.tensor([1.5]), torch.complex64),
+    "float8 to bfloat16": (torch.tensor([0.4375]).to(torch.float8_e4m3fn), torch.bfloat16),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values")
+@pytest.mark.parametrize("name", [*LOSSY, *EXACT])
+def test_elements_are_cast_only_where_that_changes_none(
+    name: str, tmp_path: Path, pool: dsckpt.AsyncWriter
+) -> None:
+    saved, dtype = {**LOSSY, **EXACT}[name]
+    dcp.save({"w": saved, "v": torch.ones(2)}, storage_writer=DcpWriter(tmp_path / "a", pool))
+    found = {"w": torch.zeros(1, dtype=dtype), "v": torch.zeros(2)}
+    if name in EXACT:
+        dcp.load(found, storage_reader=DcpReader(tmp_path / "a"))
+        assert torch.equal(found["w"], saved.to(dtype))
+        assert torch.equal(found["w"].to(saved.dtype).float(), saved.float())
+        return
+    with pytest.raises(CheckpointException, match=f"w: {saved.dtype} in the checkpoint, {dtype}"):
+        dcp.load(found, storage_reader=DcpReader(tmp_path / "a"))
+    assert not found["w"].any()
+    assert not found["v"].any()
+    dcp.load(found, storage_reader=DcpReader(tmp_path / "a", lossy_casts=True))
+    assert torch.equal(found["w"], saved.to(dtype))
+
+
+def test_dtypes_that_hold_all_values_of_another() -> None:
+    from dsckpt.dtypes import torch_dtype, widens
+
+    names = ("BOOL", "U8", "I8", "U16", "I16", "F16", "BF16")
+    names += ("F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
+    small = [dtype for dtype in map(torch_dtype, names) if dtype is not None]
+    large = [torch.int32, torch.int64, torch.float32, torch.float64]
+    for source in small:
+        integers = torch.uint8 if source.itemsize == 1 else torch.int16
+        count = 2 if source == torch.bool else 256**source.itemsize
+        every = torch.arange(count).to(integers).view(source)
+        for target in (*small, *large):
+            back = every.to(target).to(source)
+            same = (back.view(integers) == every.view(integers)) | every.float().isnan()
+            assert bool(same.all()) or not widens(source, target), (source, target)
+    assert widens(torch.int32, torch.float64)
+    assert not widens(torch.int64, torch.float64)
 
 
 def test_what_stands_is_replaced_only_when_asked(tmp_path: Path, pool: dsckpt.AsyncWriter) -> None:

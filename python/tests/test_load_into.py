@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -254,3 +255,161 @@ def test_saves_under_way_are_fenced(tmp_path: Path) -> None:
         handle.durable()
     assert reader.load(tmp_path / "new")["w"].unique().tolist() == [1]
     assert weight.unique().tolist() == [2]
+
+
+class Odd(torch.nn.Module):
+    """Holds what is no plain tensor, and what a state_dict() has copies of."""
+
+    def __init__(self, indices: list[int], extra: Any, scale: float = 0.5) -> None:
+        super().__init__()
+        self.extra = extra
+        values = torch.ones(len(indices))
+        sparse = torch.sparse_coo_tensor(torch.tensor([indices]), values, (8,)).coalesce()
+        self.register_buffer("sparse", sparse)
+        dense = torch.zeros(2, 3)
+        dense[0, indices[: len(indices)]] = 1
+        self.register_buffer("rows", dense.to_sparse_csr())
+        whole = torch.quantize_per_tensor(torch.tensor([float(indices[0])]), scale, 0, torch.qint8)
+        self.register_buffer("quantized", whole)
+        self.weight = torch.nn.Parameter(torch.full((2,), float(indices[0])))
+
+    def get_extra_state(self) -> Any:
+        return self.extra
+
+    def set_extra_state(self, state: Any) -> None:
+        self.extra = state
+
+
+def odd(*args: Any) -> Odd:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Odd(*args)
+
+
+def test_buffers_of_every_layout_are_filled_in_the_module(tmp_path: Path) -> None:
+    saved, module = odd([0, 2], {"a": 1}), odd([1, 2], {"a": 1})
+    dsckpt.save(saved.state_dict(), tmp_path / "s")
+    dsckpt.load_into(module.state_dict(), tmp_path / "s", allow=["torch.Tensor"])
+    assert module.sparse.to_dense().tolist() == saved.sparse.to_dense().tolist()
+    assert module.rows.to_dense().tolist() == saved.rows.to_dense().tolist()
+    assert module.quantized.dequantize().tolist() == [0]
+    assert module.weight.tolist() == [0, 0]
+
+
+NOT_IN_PLACE: dict[str, tuple[Any, str]] = {
+    "sparse of another size": (([0, 1, 2], {"a": 1}), r"\['sparse'\]: .* with 3 elements in the"),
+    "another scale": (([1, 2], {"a": 1}, 0.25), r"\['quantized'\]: .*load_state_dict\(\)"),
+    "extra state": (([1, 2], {"a": 2}), r"\['_extra_state'\]\['a'\]: 2 in the state, 1 in the"),
+    "extra state, longer": (([1, 2], {"a": 1, "b": 2}), r"\['b'\]: in the state only"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_IN_PLACE)
+def test_what_cannot_be_filled_in_the_module_is_named(name: str, tmp_path: Path) -> None:
+    args, message = NOT_IN_PLACE[name]
+    dsckpt.save(odd([0, 2], {"a": 1}).state_dict(), tmp_path / "s")
+    module = odd(*args)
+    with pytest.raises(dsckpt.DsckptError, match=message) as caught:
+        dsckpt.load_into(module.state_dict(), tmp_path / "s", allow=["torch.Tensor"])
+    assert caught.value.code == "Mismatch"
+    assert module.weight.tolist() == [args[0][0]] * 2
+
+
+def test_extra_state_that_is_a_tensor_is_named(tmp_path: Path) -> None:
+    dsckpt.save(odd([0, 2], torch.ones(1)).state_dict(), tmp_path / "s")
+    with pytest.raises(dsckpt.DsckptError, match=r"\['_extra_state'\]: extra state, of which"):
+        dsckpt.load_into(
+            odd([1, 2], torch.zeros(1)).state_dict(), tmp_path / "s", allow=["torch.Tensor"]
+        )
+
+
+def test_arrays_of_every_kind_are_filled(tmp_path: Path) -> None:
+    saved = {
+        "masked": np.ma.masked_array([1, 2], [0, 1]),
+        "records": np.array([(1, 2.0)], [("a", "i4"), ("b", "f8")]),
+        "objects": np.array([None, "a"], object),
+    }
+    dsckpt.save(saved, tmp_path / "s")
+    allow = ["numpy.ma.MaskedArray", "numpy.ndarray"]
+    state = {
+        "masked": np.ma.masked_array([0, 0], [0, 0]),
+        "records": np.zeros(1, [("a", "i4"), ("b", "f8")]),
+        "objects": np.array([1, 2], object),
+    }
+    arrays = dict(state)
+    dsckpt.load_into(state, tmp_path / "s", allow=allow)
+    assert all(state[name] is arrays[name] for name in arrays)
+    assert (state["masked"].tolist(), state["records"].tolist()) == ([1, None], [(1, 2.0)])
+    assert state["objects"].tolist() == [None, "a"]
+    state["records"] = np.zeros(2, [("a", "i4"), ("b", "f8")])
+    with pytest.raises(dsckpt.DsckptError, match=r"\['records'\]: a ndarray .* \[2\] in the state"):
+        dsckpt.load_into(state, tmp_path / "s", allow=allow)
+
+
+def test_tensor_subclasses_are_filled(tmp_path: Path) -> None:
+    class Named(torch.Tensor):
+        pass
+
+    globals()["Named"] = Named
+    Named.__qualname__ = "Named"
+    dsckpt.save({"x": torch.ones(2).as_subclass(Named)}, tmp_path / "s")
+    state = {"x": torch.zeros(2).as_subclass(Named)}
+    tensor = state["x"]
+    dsckpt.load_into(state, tmp_path / "s", allow=[Named])
+    assert state["x"] is tensor
+    assert tensor.tolist() == [1, 1]
+    with pytest.raises(dsckpt.DsckptError, match="a Tensor of float32"):
+        dsckpt.load_into({"x": torch.zeros(2)}, tmp_path / "s", allow=[Named])
+
+
+def saved_by(kind: str, state: Any, tmp_path: Path) -> Path:
+    if kind == "file":
+        dsckpt.save(state, tmp_path / "s")
+        return tmp_path / "s"
+    with dsckpt.AsyncWriter(4 << 20) as writer, dsckpt.Run(tmp_path / "run", writer) as run:
+        run.save(1, state)
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("kind", ["file", "run"])
+def test_an_optimizer_that_has_not_stepped_is_named(kind: str, tmp_path: Path) -> None:
+    model, optimizer = trained(1)
+    saved = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    path = saved_by(kind, saved, tmp_path)
+    other = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
+    before = other[0].weight.detach().clone()
+    fresh = torch.optim.AdamW(other.parameters())
+    state = {"model": other.state_dict(), "optimizer": fresh.state_dict()}
+    with pytest.raises(
+        dsckpt.DsckptError, match=r"\['state'\]: empty in the state, 4 in the file: .*load_state_"
+    ):
+        dsckpt.load_into(state, path)
+    assert torch.equal(other[0].weight, before)
+
+
+@pytest.mark.parametrize("kind", ["file", "run"])
+def test_what_only_the_checkpoint_has_is_named(kind: str, tmp_path: Path) -> None:
+    path = saved_by(kind, {"a": torch.ones(1), "b": {"c": torch.ones(1)}}, tmp_path)
+    state = {"a": torch.zeros(1)}
+    with pytest.raises(dsckpt.DsckptError, match=r"state\['b'\]: in the file only"):
+        dsckpt.load_into(state, path)
+    assert state["a"].item() == 0
+    dsckpt.load_into(state, path, strict=False)
+    assert state["a"].item() == 1
+
+
+def test_a_learning_rate_that_only_a_copy_would_get_is_named(tmp_path: Path) -> None:
+    _, optimizer = trained(1)
+    dsckpt.save({"optimizer": optimizer.state_dict()}, tmp_path / "s")
+    _, other = trained(2)
+    other.param_groups[0]["lr"] = 0.5
+    other.param_groups[0]["betas"] = (0.5, 0.5)
+    with pytest.raises(
+        dsckpt.DsckptError, match=r"\['lr'\]: 0.5 in the state, 0.001 in the file: an optimizer's"
+    ) as caught:
+        dsckpt.load_into({"optimizer": other.state_dict()}, tmp_path / "s")
+    assert "['betas'][0]: 0.5 in the state, 0.9 in the file" in str(caught.value)
+    state = {"optimizer": other.state_dict()}
+    dsckpt.load_into(state, tmp_path / "s", strict=False)
+    other.load_state_dict(state["optimizer"])
+    assert other.param_groups[0]["lr"] == 0.001

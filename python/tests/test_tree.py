@@ -32,10 +32,6 @@ class Colour(enum.IntEnum):
     RED = 3
 
 
-class Wrapped(torch.Tensor):
-    pass
-
-
 class Text(str):
     pass
 
@@ -201,20 +197,6 @@ def test_tensors_come_back(name: str, tmp_path: Path) -> None:
     tensor = TENSORS[name]
     want = tensor.resolve_conj().resolve_neg()
     assert same(again({"t": tensor}, tmp_path)["t"], want)
-
-
-def test_subclasses_come_back_as_tensors(tmp_path: Path) -> None:
-    state = {
-        "parameter": torch.nn.Parameter(torch.ones(2)),
-        "buffer": torch.nn.Buffer(torch.ones(3)),
-        "own": torch.ones(4).as_subclass(Wrapped),
-    }
-    found = again(state, tmp_path)
-    assert {k: (type(v), v.shape[0], v.requires_grad) for k, v in found.items()} == {
-        "parameter": (torch.Tensor, 2, False),
-        "buffer": (torch.Tensor, 3, False),
-        "own": (torch.Tensor, 4, False),
-    }
 
 
 def test_structure_of_torch(tmp_path: Path) -> None:

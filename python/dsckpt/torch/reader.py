@@ -20,14 +20,16 @@ from torch.distributed.checkpoint.metadata import (
 from torch.distributed.checkpoint.planner import LoadItemType, ReadItem
 from torch.futures import Future
 
-from .. import dtypes, tree
+from .. import dtypes, pickle_rules, tree
 from ..checkpoint import Checkpoint
 from ..errors import DsckptError, PickleRefused
-from ..pickles import refused_by_torch
+from ..pickles import named_in_torch_file, refused_by_torch
 from ..restoring import count_versions, fence_writers
 from . import metadata as encoding
 from .items import MEDIA_TYPE, Stored, fqn_of
 from .reading import Part, Reading, values_of
+
+_SHOWN_CASTS = 20
 
 
 class DcpReader(StorageReader):
@@ -40,6 +42,9 @@ class DcpReader(StorageReader):
     of checkpoints that were written otherwise (`dsckpt.Run`, `dsckpt merge`, `dsckpt convert`): of
     nested states under their keys joined by ".", as DCP's planners call them.
 
+    Tensors may be loaded into those of another dtype where that changes no value (float16 into
+    float32); what would round or overflow is refused, unless `lossy_casts` is given.
+
     Objects that DCP serialized with torch.save() are looked at before the planner gets them: what
     torch.load(weights_only=True) refuses is refused, unless `allow_pickle` is given.
 
@@ -47,7 +52,11 @@ class DcpReader(StorageReader):
     """
 
     def __init__(
-        self, path: str | os.PathLike[str] | None = None, *, allow_pickle: bool = False
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        allow_pickle: bool = False,
+        lossy_casts: bool = False,
     ) -> None:
         """Opens nothing yet.
 
@@ -56,10 +65,12 @@ class DcpReader(StorageReader):
                 goes before it.
             allow_pickle: Whether objects of any class are unpickled. That may run code that the
                 checkpoint's author chose.
+            lossy_casts: Whether elements are rounded, or overflow, to fit tensors of other dtypes.
         """
         super().__init__()
         self._path = None if path is None else os.fspath(path)
         self._allow_pickle = allow_pickle
+        self._lossy_casts = lossy_casts
         self._checkpoint: Checkpoint | None = None
         self._metadata: Metadata | None = None
         self._names: dict[str, str] = {}
@@ -105,18 +116,19 @@ class DcpReader(StorageReader):
         """Called on every rank: fills the tensors of its plan and hands over its values.
 
         Raises:
-            DsckptError: Corrupt, Incomplete, Mismatch, ...
+            DsckptError: Corrupt, Incomplete, Mismatch (of dtypes too: then nothing was loaded), ...
             PickleRefused: An object names classes, and `allow_pickle` was not given.
         """
-        fence_writers()
         reading = Reading(self._open())
         tensors: list[tuple[ReadItem, torch.Tensor]] = []
         for item in plan.items:
-            if item.type == LoadItemType.BYTE_IO:
-                continue
-            target = planner.resolve_tensor(item).detach()
-            tensors.append((item, target))
-            reading.add(self._part(item, target))
+            if item.type != LoadItemType.BYTE_IO:
+                tensors.append((item, planner.resolve_tensor(item).detach()))
+        parts = [self._part(item, target) for item, target in tensors]
+        self._check_casts(parts)
+        fence_writers()
+        for part in parts:
+            reading.add(part)
         reading.finish()
         count_versions([target for _, target in tensors])
         for item, target in tensors:
@@ -175,8 +187,26 @@ class DcpReader(StorageReader):
             target,
         )
 
+    def _check_casts(self, parts: list[Part]) -> None:
+        lossy = {
+            f"{part.name}: {part.dtype} in the checkpoint, {part.target.dtype} to load into"
+            for part in parts
+            if not self._lossy_casts and not dtypes.widens(part.dtype, part.target.dtype)
+        }
+        if lossy:
+            shown = sorted(lossy)[:_SHOWN_CASTS]
+            more = f"\n  and {len(lossy) - len(shown)} more" if len(lossy) > len(shown) else ""
+            raise DsckptError(
+                f"{self._path} does not fit the state, so nothing was loaded: values would be "
+                "rounded or overflow. Load into tensors of the stored dtypes, or give "
+                "DcpReader(lossy_casts=True):\n  " + "\n  ".join(shown) + more,
+                "Mismatch",
+                self._path,
+            )
+
     def _read_values(self, reading: Reading, plan: LoadPlan, planner: LoadPlanner) -> None:
         values: dict[str, dict[Any, Any]] = {}
+        payloads: list[tuple[ReadItem, bytes]] = []
         for item in plan.items:
             if item.type != LoadItemType.BYTE_IO:
                 continue
@@ -185,9 +215,8 @@ class DcpReader(StorageReader):
             native = reading.shard(stored.shard)
             objects = {info[0]: info[1] for info in native.objects()}
             if stored.name in objects:
-                payload = native.read_object(stored.name)
-                self._check_object(item.storage_index.fqn, objects[stored.name], payload)
-                planner.load_bytes(item, io.BytesIO(payload))
+                self._check_type(item.storage_index.fqn, objects[stored.name])
+                payloads.append((item, native.read_object(stored.name)))
                 continue
             if stored.shard not in values:
                 values[stored.shard] = values_of(native)
@@ -195,28 +224,46 @@ class DcpReader(StorageReader):
             torch.save(values[stored.shard][item.storage_index.fqn], stream)
             stream.seek(0)
             planner.load_bytes(item, stream)
+        if not self._allow_pickle:
+            self._check_objects(payloads)
+        for item, payload in payloads:
+            planner.load_bytes(item, io.BytesIO(payload))
 
-    def _check_object(self, fqn: str, media_type: str, payload: bytes) -> None:
+    def _check_type(self, fqn: str, media_type: str) -> None:
         if media_type != MEDIA_TYPE:
             raise DsckptError(
                 f"{self._path}: {fqn} is an object of type {media_type!r}, expected {MEDIA_TYPE!r}",
                 "Unsupported",
                 self._path,
             )
-        if self._allow_pickle:
+
+    def _check_objects(self, payloads: list[tuple[ReadItem, bytes]]) -> None:
+        """Raises PickleRefused, of all objects that torch.load(weights_only=True) refuses."""
+        reasons: list[str] = []
+        names: set[str] = set()
+        cause: Exception | None = None
+        for item, payload in payloads:
+            try:
+                torch.load(io.BytesIO(payload), map_location="meta", weights_only=True)
+            except Exception as error:
+                named = named_in_torch_file(payload) or refused_by_torch(error)
+                what = f"names {', '.join(sorted(named))}" if named else str(error)
+                reasons.append(f"{item.storage_index.fqn} is an object that {what}")
+                names.update(named)
+                cause = cause or error
+        if cause is None:
             return
-        try:
-            torch.load(io.BytesIO(payload), map_location="meta", weights_only=True)
-        except Exception as error:
-            named = refused_by_torch(error)
-            what = f"names {named[0]}" if named else str(error)
-            raise PickleRefused(
-                f"{self._path}: {fqn} is an object that torch.load(weights_only=True) refuses: "
-                f"it {what}, and loading it may run code. If you trust the checkpoint, use "
-                "DcpReader(allow_pickle=True), or torch.serialization.add_safe_globals()",
-                self._path,
-                named,
-            ) from error
+        classes, never = pickle_rules.split(names)
+        advice = "DcpReader(allow_pickle=True)"
+        if not never:
+            advice += ", or torch.serialization.add_safe_globals()"
+        raise PickleRefused(
+            f"{self._path}: {'; '.join(reasons)}: torch.load(weights_only=True) refuses that, for "
+            f"loading it may run code. If you trust the checkpoint, use {advice}",
+            self._path,
+            classes,
+            never,
+        ) from cause
 
 
 def _chunk_at(entry: TensorStorageMetadata, index: MetadataIndex) -> ChunkStorageMetadata:

@@ -30,6 +30,7 @@ class Staged:
         state: What DCP saves: the same structure, its tensors lent or copied.
         tripwire: Knows the lent tensors.
         lent: Whether any tensor is lent.
+        storages: Of the lent tensors (capture.storage_id()).
     """
 
     def __init__(self, state: dict[str, Any]) -> None:
@@ -37,6 +38,7 @@ class Staged:
         with torch.no_grad():
             self.state: dict[str, Any] = {key: stage.value(value) for key, value in state.items()}
         self.lent = bool(stage.lent)
+        self.storages = set(map(capture.storage_id, stage.lent))
         self.tripwire = capture.Tripwire(digests=False)
         self.tripwire.arm(stage.lent)
         self.maker = threading.current_thread()
@@ -174,10 +176,12 @@ class Fences:
         if early is not None:
             raise early
 
-    def wait_captured(self) -> None:
-        """Blocks until all lent tensors have been read."""
+    def wait_captured(self, storage: int | None = None) -> None:
+        """Blocks until all lent tensors have been read, or those of a storage."""
         with self._lock:
-            pending = list(self._pending)
+            pending = [
+                staged for staged in self._pending if storage is None or storage in staged.storages
+            ]
         for staged in pending:
             staged.wait_begun()
         if pending:

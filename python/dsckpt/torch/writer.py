@@ -110,9 +110,10 @@ class DcpWriter(StorageWriter):
         """
         self._fences.fence(stream)
 
-    def wait_captured(self) -> None:
-        """Blocks until every tensor of the save under way has been read."""
-        self._fences.wait_captured()
+    def wait_captured(self, storage: int | None = None) -> None:
+        """Blocks until every tensor of the save under way has been read. Arguments as
+        AsyncWriter.wait_captured()."""
+        self._fences.wait_captured(storage)
 
     def close(self) -> None:
         """Waits until the last save is published or has failed. A second call does nothing.
