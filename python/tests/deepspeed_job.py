@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,10 +23,12 @@ from typing import Any
 
 import deepspeed
 import torch
+from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 from torch import nn
 
 STEPS = 6
 SAVE_AT = 3
+MODEL_STATES = "mp_rank_00_model_states.pt"
 
 
 class Net(nn.Module):
@@ -281,6 +284,152 @@ def exported(engine: Any, home: Path) -> list[str]:
     if engine.zero_optimization_stage() == 3:
         return []
     return sorted(torch.load(home / "model.bin", weights_only=True))
+
+
+def whole_state(job: Job) -> dict[str, torch.Tensor]:
+    """What the model holds, in float32 where it is floating point. Asks all ranks."""
+    parameters = [p for p in job.engine.module.parameters() if hasattr(p, "ds_id")]
+    with deepspeed.zero.GatheredParameters(parameters, enabled=bool(parameters)):
+        state = {name: value.detach().clone() for name, value in job.engine.module.state_dict().items()}
+    masters = {} if job.engine.zero_optimization_stage() == 0 else weights(job)
+    for name in state:
+        state[name] = masters.get(f"fp32/{name}", state[name])
+    if not masters and isinstance(job.engine.module, Net):
+        return {name: value.float() for name, value in state.items()}
+    if "tied.weight" in state:  # named_parameters() has only the first of its names.
+        state["tied.weight"] = state["middle.weight"]
+    return {name: value.float() for name, value in state.items()}
+
+
+def hold_commits() -> None:
+    """From here on no checkpoint is published before rank 0 waits for it."""
+    from dsckpt.coordinators import StoreCoordinator
+    from dsckpt.deepspeed.service import Service
+    from dsckpt.deepspeed.under_way import UnderWay
+
+    awaited = threading.Event()
+    gather, start, wait = StoreCoordinator.gather, Service.start, UnderWay.wait
+
+    def held_gather(self: Any, key: str, mine: bytes, timeout_seconds: float) -> list[bytes]:
+        if self.rank() == 0:
+            awaited.wait(60)
+        return gather(self, key, mine, timeout_seconds)
+
+    def noted_start(self: Any, request: Any) -> None:
+        awaited.clear()
+        start(self, request)
+
+    def noted_wait(self: Any) -> None:
+        awaited.set()
+        wait(self)
+
+    StoreCoordinator.gather = held_gather  # type: ignore[method-assign]
+    Service.start = noted_start  # type: ignore[method-assign]
+    UnderWay.wait = noted_wait  # type: ignore[method-assign]
+
+
+def agree(found: Any, expected: dict[str, torch.Tensor]) -> bool | str:
+    """Whether two state dicts are equal in names, dtypes and every bit; else what is not."""
+    if set(found) != set(expected):
+        return f"names differ: {sorted(set(found) ^ set(expected))}"
+    wrong = [
+        name
+        for name, value in expected.items()
+        if found[name].dtype != value.dtype or not torch.equal(found[name], value)
+    ]
+    return f"other values: {wrong}" if wrong else True
+
+
+def consolidate(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
+    """Saves and reads the weights by every way there is, at once, on rank 0 alone or on all ranks."""
+    import dsckpt
+    from deepspeed.utils import zero_to_fp32 as stock
+
+    hold_commits()
+    for case in cases:
+        job, home = Job(case, extra), folder / case
+        engine, facts = job.engine, {}
+        for _ in range(2):  # The second time there is a checkpoint before.
+            job.step()
+            expected = whole_state(job)
+            engine.save_checkpoint(str(home))
+            facts["all ranks"] = agree(get_fp32(str(home)), expected)
+            facts["names"] = list(get_fp32(str(home)))
+            job.step()
+            expected = whole_state(job)
+            engine.save_checkpoint(str(home), tag="again")
+            if deepspeed.comm.get_rank() == 0:
+                facts["rank 0"] = agree(get_fp32(str(home)), expected)
+            job.step()
+            expected = whole_state(job)
+            engine.save_checkpoint(str(home), tag="again")
+            if deepspeed.comm.get_rank() == 0:
+                stock.convert_zero_checkpoint_to_fp32_state_dict(
+                    str(home), str(folder / f"{case}-out"), max_shard_size=None
+                )
+                out = folder / f"{case}-out" / "pytorch_model.bin"
+                facts["converted"] = agree(torch.load(out, weights_only=True), expected)
+            deepspeed.comm.barrier()
+            engine.save_checkpoint(str(home), tag="again")
+            fresh = Net()
+            stock.load_state_dict_from_zero_checkpoint(fresh, str(home))
+            facts["loaded"] = agree(
+                {name: value.float() for name, value in fresh.state_dict().items()}, expected
+            )
+            engine.save_checkpoint(str(home), tag="again", client_state={"mark": len(job.losses)})
+            name = engine._get_ckpt_name(str(home), "again")
+            facts["torch.load"] = torch.load(name, weights_only=False)["mark"] == len(job.losses)
+            engine.save_checkpoint(str(home), tag="again", client_state={"mark": -1})
+            facts["dsckpt.load"] = dsckpt.load(name, allow=dsckpt_allowed())["mark"] == -1
+            engine.save_checkpoint(str(home), tag="again", client_state={"mark": -2})
+            run = dsckpt.Run(home).latest()
+            facts["dsckpt.Run"] = run is not None and Path(run.path).name == "again"
+            engine.save_checkpoint(str(home), tag=f"first {len(job.losses)}")
+            whole = dsckpt.Checkpoint(home / f"first {len(job.losses)}")
+            facts["dsckpt.Checkpoint"] = whole.step == engine.global_steps
+        without = dsckpt.deepspeed.fp32_state_dict(home, exclude_frozen=True)
+        facts["frozen left out"] = set(expected) - set(without)== {"scale"}
+        report("consolidate", job, folder, facts=facts)
+
+
+def get_fp32(home: str) -> Any:
+    """As a script does that has imported the function before DeepSpeed was set up."""
+    return get_fp32_state_dict_from_zero_checkpoint(home)
+
+
+def dsckpt_allowed() -> tuple[str, ...]:
+    """Classes that the files of DeepSpeed hold objects of."""
+    from dsckpt.deepspeed.allow import ALLOWED
+
+    return ALLOWED
+
+
+def own_tags(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
+    """Every rank has a tag of its own, more than once; then they share one again."""
+    import datastates
+
+    rank = deepspeed.comm.get_rank()
+    for case in cases:
+        job, home = Job(case, extra), folder / case
+        engine, facts = job.engine, {}
+        for turn in range(2):
+            job.step()
+            engine.save_checkpoint(
+                str(home), tag=f"rank-{rank}-{turn}", client_state={"mark": (rank, turn)}
+            )
+            # As torch's engine: `latest` names the tag of rank 0.
+            datastates.drain()
+            found = torch.load(home / str(latest(home)) / MODEL_STATES, weights_only=False)
+            facts[f"turn {turn}"] = found["mark"] == (0, turn)
+        job.step()
+        before = local(job)
+        engine.save_checkpoint(str(home), tag="shared")
+        job.step()
+        found, _ = engine.load_checkpoint(str(home))
+        facts["shared"] = found is not None and same(before, local(job))
+        facts["latest"] = latest(home)
+        engine.destroy()
+        report("own_tags", job, folder, facts=facts)
 
 
 def train(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
