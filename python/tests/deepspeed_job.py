@@ -13,6 +13,7 @@ import functools
 import importlib
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -28,7 +29,6 @@ from torch import nn
 
 STEPS = 6
 SAVE_AT = 3
-MODEL_STATES = "mp_rank_00_model_states.pt"
 
 
 class Net(nn.Module):
@@ -55,10 +55,27 @@ class Net(nn.Module):
         return loss if self.ballast is None else loss + self.ballast.weight.square().mean()
 
 
+class Experts(nn.Module):
+    """Two experts on each rank, and layers that all ranks share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from deepspeed.moe.layer import MoE
+
+        self.inner = nn.Linear(7, 8)
+        self.moe = MoE(8, nn.Linear(8, 8), num_experts=4, ep_size=2, k=1, min_capacity=0)
+        self.scale = nn.Parameter(torch.full((3,), 2.0), requires_grad=False)
+        self.outer = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        hidden, _, _ = self.moe(self.inner(x))
+        return nn.functional.mse_loss(self.outer(hidden) * self.scale[0], target)
+
+
 def config_of(case: str, extra: dict[str, Any] | None = None) -> dict[str, Any]:
     """The configuration of a case; `extra` is merged over it."""
     kind, _, precision = case.partition("+")[0].partition("-")
-    stage = {"plain": 0, "pipe": 1, "offload": 2, "large": 2}.get(kind)
+    stage = {"plain": 0, "pipe": 1, "offload": 2, "large": 2, "moe": 2}.get(kind)
     stage = int(kind[-1]) if stage is None else stage
     zero: dict[str, Any] = {"stage": stage}
     if stage == 3:
@@ -96,6 +113,22 @@ def pipeline_module() -> Any:
     return PipelineModule(layers=layers, num_stages=2, loss_fn=nn.functional.mse_loss)
 
 
+def made(kind: str) -> tuple[Any, list[Any]]:
+    """The model of a kind, and what its optimizer is given."""
+    if kind == "pipe":
+        module = pipeline_module()
+    elif kind == "moe":
+        module = Experts()
+    else:
+        module = Net(kind == "large")
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    if kind != "moe":
+        return module, parameters
+    from deepspeed.moe.utils import split_params_into_different_moe_groups_for_optimizer as split
+
+    return module, split({"params": parameters, "name": "all"})
+
+
 class Job:
     """An engine and its data."""
 
@@ -104,8 +137,7 @@ class Job:
         self.case = case
         kind = case.partition("+")[0].partition("-")[0]
         self.pipe = kind == "pipe"
-        module = pipeline_module() if self.pipe else Net(kind == "large")
-        parameters = [p for p in module.parameters() if p.requires_grad]
+        module, parameters = made(kind)
         optimizer = torch.optim.Adam(parameters, lr=0.01)
         self.engine, _, _, _ = deepspeed.initialize(
             model=module, optimizer=optimizer, config=config_of(case, extra)
@@ -175,7 +207,7 @@ def local(job: Job) -> list[torch.Tensor]:
     found = list(job.engine.module.parameters())
     for name in ("single_partition_of_fp32_groups", "fp32_partitioned_groups_flat"):
         found += getattr(optimizer, name, [])
-    for state in optimizer.optimizer.state.values():
+    for state in getattr(optimizer, "optimizer", optimizer).state.values():
         found += state.values()
     return [tensor.detach().clone() for tensor in found if isinstance(tensor, torch.Tensor)]
 
@@ -288,17 +320,30 @@ def exported(engine: Any, home: Path) -> list[str]:
 
 def whole_state(job: Job) -> dict[str, torch.Tensor]:
     """What the model holds, in float32 where it is floating point. Asks all ranks."""
-    parameters = [p for p in job.engine.module.parameters() if hasattr(p, "ds_id")]
+    module, stage = job.engine.module, job.engine.zero_optimization_stage()
+    parameters = [p for p in module.parameters() if hasattr(p, "ds_id")]
     with deepspeed.zero.GatheredParameters(parameters, enabled=bool(parameters)):
-        state = {name: value.detach().clone() for name, value in job.engine.module.state_dict().items()}
-    masters = {} if job.engine.zero_optimization_stage() == 0 else weights(job)
-    for name in state:
-        state[name] = masters.get(f"fp32/{name}", state[name])
-    if not masters and isinstance(job.engine.module, Net):
-        return {name: value.float() for name, value in state.items()}
-    if "tied.weight" in state:  # named_parameters() has only the first of its names.
-        state["tied.weight"] = state["middle.weight"]
+        state = {name: value.detach().clone() for name, value in module.state_dict().items()}
+    if isinstance(module, Experts):
+        state = numbered(state)
+    elif stage != 0:
+        state |= {n.partition("/")[2]: v for n, v in weights(job).items() if n.startswith("fp32/")}
+        if "tied.weight" in state:  # named_parameters() has only the first of its names.
+            state["tied.weight"] = state["middle.weight"]
     return {name: value.float() for name, value in state.items()}
+
+
+def numbered(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The state of both ranks' experts, which have numbers of their own on each rank."""
+    found: list[Any] = [None, None]
+    torch.distributed.all_gather_object(found, state)
+    merged = {}
+    for rank, part in enumerate(found):
+        for name, value in part.items():
+            number = re.search(r"deepspeed_experts\.(\d+)", name)
+            new = f"deepspeed_experts.{2 * rank + int(number[1])}" if number else ""
+            merged[name.replace(number[0], new) if number else name] = value
+    return merged
 
 
 def hold_commits() -> None:
@@ -330,6 +375,8 @@ def hold_commits() -> None:
 
 def agree(found: Any, expected: dict[str, torch.Tensor]) -> bool | str:
     """Whether two state dicts are equal in names, dtypes and every bit; else what is not."""
+    if deepspeed.comm.get_rank() != 0:  # A buffer is saved as rank 0 has it.
+        found, expected = ({k: v for k, v in d.items() if k != "mean"} for d in (found, expected))
     if set(found) != set(expected):
         return f"names differ: {sorted(set(found) ^ set(expected))}"
     wrong = [
@@ -388,8 +435,26 @@ def consolidate(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
             whole = dsckpt.Checkpoint(home / f"first {len(job.losses)}")
             facts["dsckpt.Checkpoint"] = whole.step == engine.global_steps
         without = dsckpt.deepspeed.fp32_state_dict(home, exclude_frozen=True)
-        facts["frozen left out"] = set(expected) - set(without)== {"scale"}
+        facts["frozen left out"] = set(expected) - set(without) == {"scale"}
         report("consolidate", job, folder, facts=facts)
+
+
+def keep_weights(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
+    """What zero_to_fp32 and the model itself say after a few steps, right after the save."""
+    for case in cases:
+        job = Job(case, extra)
+        for _ in range(2):
+            job.step()
+        facts = {"model": whole_state(job)}
+        job.engine.save_checkpoint(str(folder / case))
+        for key, options in (("all", {}), ("trained", {"exclude_frozen_parameters": True})):
+            try:
+                found = get_fp32_state_dict_from_zero_checkpoint(str(folder / case), **options)
+                facts[key] = dict(found)
+            except Exception as error:
+                facts[key] = f"{type(error).__name__}: {error}"
+        torch.save(facts, folder / f"{case}-{deepspeed.comm.get_rank()}.weights")
+        deepspeed.comm.barrier()
 
 
 def get_fp32(home: str) -> Any:
@@ -419,7 +484,8 @@ def own_tags(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
             )
             # As torch's engine: `latest` names the tag of rank 0.
             datastates.drain()
-            found = torch.load(home / str(latest(home)) / MODEL_STATES, weights_only=False)
+            file = next((home / str(latest(home))).glob("*mp_rank_00_model_states.pt"))
+            found = torch.load(file, weights_only=False)
             facts[f"turn {turn}"] = found["mark"] == (0, turn)
         job.step()
         before = local(job)
