@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import importlib
 import json
+import multiprocessing
 import os
 import re
 import signal
@@ -29,6 +30,7 @@ from torch import nn
 
 STEPS = 6
 SAVE_AT = 3
+UNIVERSAL_INFO = "universal_checkpoint_info"
 
 
 class Net(nn.Module):
@@ -388,9 +390,10 @@ def agree(found: Any, expected: dict[str, torch.Tensor]) -> bool | str:
 
 
 def consolidate(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
-    """Saves and reads the weights by every way there is, at once, on rank 0 alone or on all ranks."""
-    import dsckpt
+    """Saves and reads the weights by every way there is, at once, on rank 0 alone too."""
     from deepspeed.utils import zero_to_fp32 as stock
+
+    import dsckpt
 
     hold_commits()
     for case in cases:
@@ -434,6 +437,11 @@ def consolidate(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
             engine.save_checkpoint(str(home), tag=f"first {len(job.losses)}")
             whole = dsckpt.Checkpoint(home / f"first {len(job.losses)}")
             facts["dsckpt.Checkpoint"] = whole.step == engine.global_steps
+        job.step()
+        expected = whole_state(job)
+        engine.save_checkpoint(str(home), tag="again", client_state={UNIVERSAL_INFO: {}})
+        if deepspeed.comm.get_rank() == 0 and engine.zero_optimization():
+            facts["universal"] = agree(universal(home / "again"), expected)
         without = dsckpt.deepspeed.fp32_state_dict(home, exclude_frozen=True)
         facts["frozen left out"] = set(expected) - set(without) == {"scale"}
         report("consolidate", job, folder, facts=facts)
@@ -457,6 +465,31 @@ def keep_weights(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
         deepspeed.comm.barrier()
 
 
+def universal(checkpoint: Path) -> dict[str, torch.Tensor]:
+    """The weights in what ds_to_universal makes of a checkpoint, and those it does not take."""
+    from argparse import Namespace
+
+    from deepspeed.checkpoint import ds_to_universal
+
+    out = checkpoint.with_name("universal")
+    options = {
+        "input_folder": str(checkpoint),
+        "output_folder": str(out),
+        "num_extract_workers": 2,
+        "num_merge_workers": 2,
+        "keep_temp_folder": False,
+        "strict": True,
+        "inject_missing_state": True,
+    }
+    ds_to_universal.main(Namespace(**options))
+    found = get_fp32(str(checkpoint.parent))
+    for file in (out / "zero").glob("*/fp32.pt"):
+        state = torch.load(file, weights_only=False)
+        value = state["param"] if isinstance(state, dict) else state
+        found[file.parent.name] = value.reshape(found[file.parent.name].shape)
+    return found
+
+
 def get_fp32(home: str) -> Any:
     """As a script does that has imported the function before DeepSpeed was set up."""
     return get_fp32_state_dict_from_zero_checkpoint(home)
@@ -467,6 +500,16 @@ def dsckpt_allowed() -> tuple[str, ...]:
     from dsckpt.deepspeed.allow import ALLOWED
 
     return ALLOWED
+
+
+def leave(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
+    """Saves and ends, in a child of multiprocessing, before anything is published."""
+    hold_commits()
+    for case in cases:
+        job = Job(case, extra)
+        job.step()
+        job.engine.save_checkpoint(str(folder / case), tag="first")
+        job.engine.save_checkpoint(str(folder / case), tag="last")
 
 
 def own_tags(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
@@ -536,4 +579,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "leave":
+        child = multiprocessing.get_context("spawn").Process(target=main)
+        child.start()
+        child.join()
+        sys.exit(child.exitcode)
     main()

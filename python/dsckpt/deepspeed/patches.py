@@ -224,6 +224,17 @@ PATCHES = (
         readers.fp32_of_zero_checkpoint,
         "fp32 weights are not those of the save before, and ZeRO-3 cannot load weights alone",
     ),
+    *(
+        Patch(
+            "deepspeed.utils.zero_to_fp32",
+            "",
+            name,
+            ("checkpoint_dir",),
+            readers.files_of,
+            "other tools, such as Lightning's, read a checkpoint while it is being written",
+        )
+        for name in ("get_checkpoint_files", "get_model_state_file")
+    ),
     Patch(
         "deepspeed.checkpoint.ds_to_universal",
         "",
@@ -237,7 +248,7 @@ PATCHES = (
         "DeepSpeedCheckpoint",
         "__init__",
         ("self", "dir"),
-        readers.of_directory,
+        readers.made_of,
         "a checkpoint is read while it is being written",
     ),
     Patch(
@@ -245,7 +256,7 @@ PATCHES = (
         "ZeROCheckpoint",
         "__init__",
         ("self", "dir"),
-        readers.of_directory,
+        readers.made_of,
         "a checkpoint is read while it is being written",
     ),
     Patch(

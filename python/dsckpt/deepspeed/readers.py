@@ -45,7 +45,17 @@ def universal(original: Function) -> Function:
     return main
 
 
-def of_directory(original: Function) -> Function:
+def files_of(original: Function) -> Function:
+    """A function that looks for files of a checkpoint: waits for it."""
+
+    def found(checkpoint_dir: Any, *args: Any, **options: Any) -> Any:
+        pending.settle(checkpoint_dir)
+        return original(checkpoint_dir, *args, **options)
+
+    return found
+
+
+def made_of(original: Function) -> Function:
     """A constructor whose first argument is a checkpoint's directory: waits for it."""
 
     def made(self: Any, dir: Any, *args: Any, **options: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import logging
+import multiprocessing
+import multiprocessing.util
 import os
 import threading
 from typing import Any
@@ -179,6 +181,9 @@ class Service:
             size = self._settings.pool_bytes if self._settings is not None else None
             if size is None:
                 size = config.default_pool_bytes(shards.state_bytes(request.files.values()))
+            # Children of multiprocessing leave without atexit; commits need what dsckpt ends then.
+            if multiprocessing.parent_process() is not None:
+                multiprocessing.util.Finalize(None, self.shut_down, exitpriority=1)
             # Its own limit counts files; a pipeline stage has many in each checkpoint.
             self._writer = AsyncWriter(size, max_in_flight=_MAX_FILES)
         return self._writer
