@@ -451,7 +451,7 @@ def keep_weights(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
     """What zero_to_fp32 and the model itself say after a few steps, right after the save."""
     for case in cases:
         job = Job(case, extra)
-        for _ in range(2):
+        for _ in range(4):
             job.step()
         facts = {"model": whole_state(job)}
         job.engine.save_checkpoint(str(folder / case))

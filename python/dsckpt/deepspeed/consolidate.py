@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,12 @@ class _Weights:
         if not mains:
             raise self._unsupported("has no file of model states that names its parameters")
         self._state = load(mains[0], mmap=True, allow=ALLOWED)
-        self._module: Mapping[str, Any] = self._state["module"] or {}
+        module = (self._state["module"] or {}).items()
+        self._module = {name: value for name, value in module if _is_tensor(value)}
+        self._zero = self._state["param_shapes"] is not None
+        shapes = self._state["param_shapes"] or ()
+        # Of experts a rank knows its own only, by their numbers there.
+        self._partitioned = dict.fromkeys(n for g in shapes for n in g if not _EXPERT.search(n))
 
     def all(self, exclude_frozen: bool) -> OrderedDict[str, torch.Tensor]:
         """In the order of zero_to_fp32: buffers, frozen parameters, the others, tied ones."""
@@ -88,8 +93,9 @@ class _Weights:
         frozen = self._state.get("frozen_param_shapes") or dict.fromkeys(rest)
         frozen = {name: shape for name, shape in frozen.items() if not _EXPERT.search(name)}
         chosen = [*buffers, *([] if exclude_frozen else frozen), *owned]
-        if exclude_frozen and self._state["param_shapes"] is None:
-            chosen = [name for name in chosen if name not in self._frozen_without_zero()]
+        if exclude_frozen and not self._zero:
+            left_out = self._frozen_without_zero()
+            chosen = [name for name in chosen if name not in left_out]
         seen: dict[int, torch.Tensor] = {}
         for name in chosen:
             # Without ZeRO nothing else says that two names mean one tensor.
@@ -112,11 +118,10 @@ class _Weights:
         """Parameters that an optimizer owns; without ZeRO all parameters."""
         if not self._module:
             return self._of_layers()
-        shapes = self._state["param_shapes"]
-        if shapes is not None:
-            return [n for group in shapes for n in group if not _EXPERT.search(n)]
+        if self._zero:
+            return list(self._partitioned)
         others = set(buffers)
-        return [n for n, value in self._module.items() if n not in others and _is_tensor(value)]
+        return [name for name in self._module if name not in others]
 
     def _of_layers(self) -> list[str]:
         """Of a pipeline: its stages store layer by layer."""
@@ -139,6 +144,10 @@ class _Weights:
         if f"fp32/{name}" in self._whole.tensors:
             master: torch.Tensor = self._whole.read(f"fp32/{name}")
             return master
+        if name in self._partitioned:
+            raise self._unsupported(
+                f"does not hold what the optimizers of all ranks have of {name}"
+            )
         if f"module/{name}" in self._whole.tensors:
             value = self._whole.read(f"module/{name}")
         elif name in self._module:
@@ -169,7 +178,7 @@ class _Weights:
 
     def _unsupported(self, what: str) -> DsckptError:
         return DsckptError(
-            f"{self._path} {what}: dsckpt.Checkpoint(...).read('fp32/NAME') reads what there is",
+            f"{self._path} {what}: dsckpt.Checkpoint(...).tensors lists what can be read of it",
             "Unsupported",
             self._path,
         )
