@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from . import _native, indexing, memory
+from . import _native, indexing, memory, pending
 from .errors import DsckptError
 from .gathering import Gather, allocate, load_shard
 from .loading import MapLocation
@@ -59,6 +59,7 @@ class Checkpoint:
         Raises:
             DsckptError: NotFound; Incomplete, for a directory without a manifest; Corrupt, ...
         """
+        pending.settle(path)
         self._native = _native.Checkpoint(os.fsdecode(path))
         self._rank = rank
         self._tensors: dict[str, TensorInfo] | None = None
@@ -270,6 +271,7 @@ def open_directory(path: str | os.PathLike[str]) -> Checkpoint:
     Raises:
         DsckptError: NotFound, when it is neither; Incomplete, ...
     """
+    pending.settle(path)
     if os.path.exists(os.path.join(os.fsdecode(path), MANIFEST)):
         return Checkpoint(path)
     return Checkpoint(_native.RunDirectory(os.fsdecode(path)).latest().path)

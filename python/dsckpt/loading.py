@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _native, dtypes, mapped, memory, rebuild
+from . import _native, dtypes, mapped, memory, pending, rebuild
 from .errors import DsckptError
 from .materialize import Info, NumpyBackend, TorchBackend, materialize, unknown_dtype
 from .pickles import MEDIA_TYPE, Permission, Refusal
@@ -63,6 +63,7 @@ def load(
         PickleRefused: An object's class is not allowed; nothing has been unpickled or loaded.
     """
     permission = Permission(allow_pickle, allow, os.fsdecode(path))
+    pending.settle(path)
     if os.path.isdir(path):
         from .checkpoint import open_directory
 

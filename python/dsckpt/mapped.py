@@ -6,7 +6,7 @@ import contextlib
 import mmap
 import os
 
-from . import _native
+from . import _native, pending
 from .errors import DsckptError
 
 _MAP_NORESERVE = 0x4000  # Linux; the module mmap lacks it on older versions of Python.
@@ -15,6 +15,7 @@ _ATTEMPTS = 5
 
 def open_native(path: str | os.PathLike[str]) -> _native.File:
     """Opens a file for reading only what is asked for. Its cost does not depend on its size."""
+    pending.settle(path)
     try:
         return _native.File(os.fsdecode(path), map=False)
     except DsckptError as error:
@@ -33,6 +34,7 @@ def open_mapped(path: str | os.PathLike[str]) -> tuple[_native.File, mmap.mmap |
     Raises:
         DsckptError: As for opening; FailedPrecondition, when the file is replaced all the time.
     """
+    pending.settle(path)
     name = os.fsdecode(path)
     for _ in range(_ATTEMPTS):
         mapping, identity = _map(name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from . import _native, lifetime
+from . import _native, lifetime, pending
 from .checkpoint import Checkpoint
 from .coordinators import default_coordinator
 from .errors import DsckptError
@@ -195,6 +195,7 @@ class Run:
         Raises:
             DsckptError: NotFound.
         """
+        pending.settle(self._path)
         return self._checkpoint(_native.RunDirectory(self._path).by_step(step).path)
 
     def _checkpoint(self, path: str) -> Checkpoint:
@@ -224,6 +225,7 @@ class Run:
         return self._checkpoint(_native.RunDirectory(self._path).latest().path)
 
     def _directory(self) -> _native.RunDirectory | None:
+        pending.settle(self._path)
         try:
             return _native.RunDirectory(self._path)
         except DsckptError as error:

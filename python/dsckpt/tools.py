@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from . import _native
+from . import _native, pending
 from .errors import DsckptError
 
 StrPath = str | os.PathLike[str]
@@ -81,6 +81,7 @@ def verify(
     Raises:
         DsckptError: It cannot be opened or read, or is no checkpoint at all.
     """
+    pending.settle(path)
     name = os.fsdecode(path)
     if not os.path.isdir(name):
         ok, checked, found = _native.verify(name, decode=decode, threads=threads, progress=progress)
@@ -122,6 +123,7 @@ def inspect(path: StrPath) -> dict[str, Any]:
     Raises:
         DsckptError: NotFound, NotCheckpoint, Corrupt, ...
     """
+    pending.settle(path)
     return _run("inspect", [_argument(path)])
 
 
@@ -157,6 +159,8 @@ def merge(
         DsckptError: Incomplete, Mismatch, Corrupt, AlreadyExists, ...; nothing was written.
     """
     inputs = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    for each in inputs:
+        pending.settle(each)
     arguments = [*map(_argument, inputs), "-o", _argument(output), "--format", format]
     if max_shard_size is not None:
         arguments += ["--max-shard-size", str(max_shard_size)]

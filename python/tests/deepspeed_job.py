@@ -12,9 +12,12 @@ from __future__ import annotations
 import functools
 import importlib
 import json
+import multiprocessing
 import os
+import re
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,10 +25,12 @@ from typing import Any
 
 import deepspeed
 import torch
+from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 from torch import nn
 
 STEPS = 6
 SAVE_AT = 3
+UNIVERSAL_INFO = "universal_checkpoint_info"
 
 
 class Net(nn.Module):
@@ -52,10 +57,27 @@ class Net(nn.Module):
         return loss if self.ballast is None else loss + self.ballast.weight.square().mean()
 
 
+class Experts(nn.Module):
+    """Two experts on each rank, and layers that all ranks share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from deepspeed.moe.layer import MoE
+
+        self.inner = nn.Linear(7, 8)
+        self.moe = MoE(8, nn.Linear(8, 8), num_experts=4, ep_size=2, k=1, min_capacity=0)
+        self.scale = nn.Parameter(torch.full((3,), 2.0), requires_grad=False)
+        self.outer = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        hidden, _, _ = self.moe(self.inner(x))
+        return nn.functional.mse_loss(self.outer(hidden) * self.scale[0], target)
+
+
 def config_of(case: str, extra: dict[str, Any] | None = None) -> dict[str, Any]:
     """The configuration of a case; `extra` is merged over it."""
     kind, _, precision = case.partition("+")[0].partition("-")
-    stage = {"plain": 0, "pipe": 1, "offload": 2, "large": 2}.get(kind)
+    stage = {"plain": 0, "pipe": 1, "offload": 2, "large": 2, "moe": 2}.get(kind)
     stage = int(kind[-1]) if stage is None else stage
     zero: dict[str, Any] = {"stage": stage}
     if stage == 3:
@@ -93,6 +115,22 @@ def pipeline_module() -> Any:
     return PipelineModule(layers=layers, num_stages=2, loss_fn=nn.functional.mse_loss)
 
 
+def made(kind: str) -> tuple[Any, list[Any]]:
+    """The model of a kind, and what its optimizer is given."""
+    if kind == "pipe":
+        module = pipeline_module()
+    elif kind == "moe":
+        module = Experts()
+    else:
+        module = Net(kind == "large")
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    if kind != "moe":
+        return module, parameters
+    from deepspeed.moe.utils import split_params_into_different_moe_groups_for_optimizer as split
+
+    return module, split({"params": parameters, "name": "all"})
+
+
 class Job:
     """An engine and its data."""
 
@@ -101,8 +139,7 @@ class Job:
         self.case = case
         kind = case.partition("+")[0].partition("-")[0]
         self.pipe = kind == "pipe"
-        module = pipeline_module() if self.pipe else Net(kind == "large")
-        parameters = [p for p in module.parameters() if p.requires_grad]
+        module, parameters = made(kind)
         optimizer = torch.optim.Adam(parameters, lr=0.01)
         self.engine, _, _, _ = deepspeed.initialize(
             model=module, optimizer=optimizer, config=config_of(case, extra)
@@ -172,7 +209,7 @@ def local(job: Job) -> list[torch.Tensor]:
     found = list(job.engine.module.parameters())
     for name in ("single_partition_of_fp32_groups", "fp32_partitioned_groups_flat"):
         found += getattr(optimizer, name, [])
-    for state in optimizer.optimizer.state.values():
+    for state in getattr(optimizer, "optimizer", optimizer).state.values():
         found += state.values()
     return [tensor.detach().clone() for tensor in found if isinstance(tensor, torch.Tensor)]
 
@@ -283,6 +320,227 @@ def exported(engine: Any, home: Path) -> list[str]:
     return sorted(torch.load(home / "model.bin", weights_only=True))
 
 
+def whole_state(job: Job) -> dict[str, torch.Tensor]:
+    """What the model holds, in float32 where it is floating point. Asks all ranks."""
+    module, stage = job.engine.module, job.engine.zero_optimization_stage()
+    parameters = [p for p in module.parameters() if hasattr(p, "ds_id")]
+    with deepspeed.zero.GatheredParameters(parameters, enabled=bool(parameters)):
+        state = {name: value.detach().clone() for name, value in module.state_dict().items()}
+    if isinstance(module, Experts):
+        state = numbered(state)
+    elif stage != 0:
+        state |= {n.partition("/")[2]: v for n, v in weights(job).items() if n.startswith("fp32/")}
+        if "tied.weight" in state:  # named_parameters() has only the first of its names.
+            state["tied.weight"] = state["middle.weight"]
+    return {name: value.float() for name, value in state.items()}
+
+
+def numbered(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The state of both ranks' experts, which have numbers of their own on each rank."""
+    found: list[Any] = [None, None]
+    torch.distributed.all_gather_object(found, state)
+    merged = {}
+    for rank, part in enumerate(found):
+        for name, value in part.items():
+            number = re.search(r"deepspeed_experts\.(\d+)", name)
+            new = f"deepspeed_experts.{2 * rank + int(number[1])}" if number else ""
+            merged[name.replace(number[0], new) if number else name] = value
+    return merged
+
+
+def hold_commits() -> None:
+    """From here on no checkpoint is published before rank 0 waits for it."""
+    from dsckpt.coordinators import StoreCoordinator
+    from dsckpt.deepspeed.service import Service
+    from dsckpt.deepspeed.under_way import UnderWay
+
+    awaited = threading.Event()
+    gather, start, wait = StoreCoordinator.gather, Service.start, UnderWay.wait
+
+    def held_gather(self: Any, key: str, mine: bytes, timeout_seconds: float) -> list[bytes]:
+        if self.rank() == 0:
+            awaited.wait(60)
+        return gather(self, key, mine, timeout_seconds)
+
+    def noted_start(self: Any, request: Any) -> None:
+        awaited.clear()
+        start(self, request)
+
+    def noted_wait(self: Any) -> None:
+        awaited.set()
+        wait(self)
+
+    StoreCoordinator.gather = held_gather  # type: ignore[method-assign]
+    Service.start = noted_start  # type: ignore[method-assign]
+    UnderWay.wait = noted_wait  # type: ignore[method-assign]
+
+
+def agree(found: Any, expected: dict[str, torch.Tensor]) -> bool | str:
+    """Whether two state dicts are equal in names, dtypes and every bit; else what is not."""
+    if deepspeed.comm.get_rank() != 0:  # A buffer is saved as rank 0 has it.
+        found, expected = ({k: v for k, v in d.items() if k != "mean"} for d in (found, expected))
+    if set(found) != set(expected):
+        return f"names differ: {sorted(set(found) ^ set(expected))}"
+    wrong = [
+        name
+        for name, value in expected.items()
+        if found[name].dtype != value.dtype or not torch.equal(found[name], value)
+    ]
+    return f"other values: {wrong}" if wrong else True
+
+
+def consolidate(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
+    """Saves and reads the weights by every way there is, at once, on rank 0 alone too."""
+    from deepspeed.utils import zero_to_fp32 as stock
+
+    import dsckpt
+
+    hold_commits()
+    for case in cases:
+        job, home = Job(case, extra), folder / case
+        engine, facts = job.engine, {}
+        for _ in range(2):  # The second time there is a checkpoint before.
+            job.step()
+            expected = whole_state(job)
+            engine.save_checkpoint(str(home))
+            facts["all ranks"] = agree(get_fp32(str(home)), expected)
+            facts["names"] = list(get_fp32(str(home)))
+            job.step()
+            expected = whole_state(job)
+            engine.save_checkpoint(str(home), tag="again")
+            if deepspeed.comm.get_rank() == 0:
+                facts["rank 0"] = agree(get_fp32(str(home)), expected)
+            job.step()
+            expected = whole_state(job)
+            engine.save_checkpoint(str(home), tag="again")
+            if deepspeed.comm.get_rank() == 0:
+                stock.convert_zero_checkpoint_to_fp32_state_dict(
+                    str(home), str(folder / f"{case}-out"), max_shard_size=None
+                )
+                out = folder / f"{case}-out" / "pytorch_model.bin"
+                facts["converted"] = agree(torch.load(out, weights_only=True), expected)
+            deepspeed.comm.barrier()
+            engine.save_checkpoint(str(home), tag="again")
+            fresh = Net()
+            stock.load_state_dict_from_zero_checkpoint(fresh, str(home))
+            facts["loaded"] = agree(
+                {name: value.float() for name, value in fresh.state_dict().items()}, expected
+            )
+            engine.save_checkpoint(str(home), tag="again", client_state={"mark": len(job.losses)})
+            name = engine._get_ckpt_name(str(home), "again")
+            facts["torch.load"] = torch.load(name, weights_only=False)["mark"] == len(job.losses)
+            engine.save_checkpoint(str(home), tag="again", client_state={"mark": -1})
+            facts["dsckpt.load"] = dsckpt.load(name, allow=dsckpt_allowed())["mark"] == -1
+            engine.save_checkpoint(str(home), tag="again", client_state={"mark": -2})
+            run = dsckpt.Run(home).latest()
+            facts["dsckpt.Run"] = run is not None and Path(run.path).name == "again"
+            engine.save_checkpoint(str(home), tag=f"first {len(job.losses)}")
+            whole = dsckpt.Checkpoint(home / f"first {len(job.losses)}")
+            facts["dsckpt.Checkpoint"] = whole.step == engine.global_steps
+        job.step()
+        expected = whole_state(job)
+        engine.save_checkpoint(str(home), tag="again", client_state={UNIVERSAL_INFO: {}})
+        if deepspeed.comm.get_rank() == 0 and engine.zero_optimization():
+            facts["universal"] = agree(universal(home / "again"), expected)
+        without = dsckpt.deepspeed.fp32_state_dict(home, exclude_frozen=True)
+        facts["frozen left out"] = set(expected) - set(without) == {"scale"}
+        report("consolidate", job, folder, facts=facts)
+
+
+def keep_weights(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
+    """What zero_to_fp32 and the model itself say after a few steps, right after the save."""
+    for case in cases:
+        job = Job(case, extra)
+        for _ in range(4):
+            job.step()
+        facts = {"model": whole_state(job)}
+        job.engine.save_checkpoint(str(folder / case))
+        for key, options in (("all", {}), ("trained", {"exclude_frozen_parameters": True})):
+            try:
+                found = get_fp32_state_dict_from_zero_checkpoint(str(folder / case), **options)
+                facts[key] = dict(found)
+            except Exception as error:
+                facts[key] = f"{type(error).__name__}: {error}"
+        torch.save(facts, folder / f"{case}-{deepspeed.comm.get_rank()}.weights")
+        deepspeed.comm.barrier()
+
+
+def universal(checkpoint: Path) -> dict[str, torch.Tensor]:
+    """The weights in what ds_to_universal makes of a checkpoint, and those it does not take."""
+    from argparse import Namespace
+
+    from deepspeed.checkpoint import ds_to_universal
+
+    out = checkpoint.with_name("universal")
+    options = {
+        "input_folder": str(checkpoint),
+        "output_folder": str(out),
+        "num_extract_workers": 2,
+        "num_merge_workers": 2,
+        "keep_temp_folder": False,
+        "strict": True,
+        "inject_missing_state": True,
+    }
+    ds_to_universal.main(Namespace(**options))
+    found = get_fp32(str(checkpoint.parent))
+    for file in (out / "zero").glob("*/fp32.pt"):
+        state = torch.load(file, weights_only=False)
+        value = state["param"] if isinstance(state, dict) else state
+        found[file.parent.name] = value.reshape(found[file.parent.name].shape)
+    return found
+
+
+def get_fp32(home: str) -> Any:
+    """As a script does that has imported the function before DeepSpeed was set up."""
+    return get_fp32_state_dict_from_zero_checkpoint(home)
+
+
+def dsckpt_allowed() -> tuple[str, ...]:
+    """Classes that the files of DeepSpeed hold objects of."""
+    from dsckpt.deepspeed.allow import ALLOWED
+
+    return ALLOWED
+
+
+def leave(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
+    """Saves and ends, in a child of multiprocessing, before anything is published."""
+    hold_commits()
+    for case in cases:
+        job = Job(case, extra)
+        job.step()
+        job.engine.save_checkpoint(str(folder / case), tag="first")
+        job.engine.save_checkpoint(str(folder / case), tag="last")
+
+
+def own_tags(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
+    """Every rank has a tag of its own, more than once; then they share one again."""
+    import datastates
+
+    rank = deepspeed.comm.get_rank()
+    for case in cases:
+        job, home = Job(case, extra), folder / case
+        engine, facts = job.engine, {}
+        for turn in range(2):
+            job.step()
+            engine.save_checkpoint(
+                str(home), tag=f"rank-{rank}-{turn}", client_state={"mark": (rank, turn)}
+            )
+            # As torch's engine: `latest` names the tag of rank 0.
+            datastates.drain()
+            file = next((home / str(latest(home))).glob("*mp_rank_00_model_states.pt"))
+            found = torch.load(file, weights_only=False)
+            facts[f"turn {turn}"] = found["mark"] == (0, turn)
+        job.step()
+        before = local(job)
+        engine.save_checkpoint(str(home), tag="shared")
+        job.step()
+        found, _ = engine.load_checkpoint(str(home))
+        facts["shared"] = found is not None and same(before, local(job))
+        facts["latest"] = latest(home)
+        engine.destroy()
+        report("own_tags", job, folder, facts=facts)
+
+
 def train(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
     """Trains through, saving on the way; the processes are killed at the end."""
     for case in cases:
@@ -321,4 +579,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "leave":
+        child = multiprocessing.get_context("spawn").Process(target=main)
+        child.start()
+        child.join()
+        sys.exit(child.exitcode)
     main()

@@ -16,6 +16,7 @@ import pytest
 from dsckpt.checkpoint import Checkpoint
 from dsckpt.convert.deepspeed import from_deepspeed, to_deepspeed
 from dsckpt.deepspeed import fp32_state_dict
+from dsckpt.errors import DsckptError
 
 torch = pytest.importorskip("torch")
 
@@ -157,7 +158,8 @@ def test_stock_copy_consolidates_as_the_checkpoint_does(trained: Path, case: str
     )(str(stock))
     ours = fp32_state_dict(trained / case)
     assert ours is not None
-    assert list(ours) == list(theirs)
+    # It leaves frozen parameters out at stage 1.
+    assert [name for name in ours if case != "zero1" or name != "scale"] == list(theirs)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
@@ -199,6 +201,123 @@ def test_stock_copy_becomes_a_universal_checkpoint(
         state = torch.load(out / "zero" / "middle.weight" / f"{kind}.pt", weights_only=False)
         merged = state["param"] if isinstance(state, dict) else state
         assert torch.equal(merged.reshape(11, 11), whole.read(f"{kind}/middle.weight"))
+
+
+READERS = (
+    "all ranks",
+    "rank 0",
+    "converted",
+    "loaded",
+    "torch.load",
+    "dsckpt.load",
+    "dsckpt.Run",
+    "dsckpt.Checkpoint",
+    "universal",
+    "frozen left out",
+)
+
+
+def test_readers_in_the_process_wait_for_the_save_before_them(tmp_path: Path) -> None:
+    """No checkpoint is published before somebody waits for it, on rank 0 alone too."""
+    cases = ("zero0", "zero1", "zero3")
+    assert run("consolidate", tmp_path, *cases, config=OURS) == [0, 0], log_of(
+        "consolidate", tmp_path
+    )
+    for case in cases:
+        facts = saw("consolidate", tmp_path, case, 0)["facts"]
+        expected = [r for r in READERS if r != "universal" or case != "zero0"]
+        assert facts == {**dict.fromkeys(expected, True), "names": facts["names"]}
+        assert sorted(facts["names"]) == NAMES
+        others = saw("consolidate", tmp_path, case, 1)["facts"]
+        assert {value for key, value in others.items() if key != "names"} == {True}
+
+
+NAMES = [
+    "inner.bias",
+    "inner.weight",
+    "mean",
+    "middle.weight",
+    "norm.bias",
+    "norm.weight",
+    "outer.bias",
+    "outer.weight",
+    "scale",
+    "tied.weight",
+]
+EVERY_WEIGHT = ("zero0", "zero1", "zero2", "zero3", "offload", "zero0-bf16", "zero2-bf16", "moe")
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The weights that jobs with DeepSpeed's engine and with ours read after the same steps."""
+    folders = {}
+    for engine, config in (("theirs", {}), ("ours", OURS)):
+        folder = folders[engine] = tmp_path_factory.mktemp(engine)
+        cases = (*EVERY_WEIGHT, "pipe")  # It has to be last.
+        assert run("keep_weights", folder, *cases, config=config) == [0, 0], log_of(
+            "keep_weights", folder
+        )
+    return folders
+
+
+@pytest.mark.parametrize("case", EVERY_WEIGHT)
+def test_fp32_weights_are_all_of_the_model_as_deepspeed_gives_them(
+    kept: dict[str, Path], case: str
+) -> None:
+    ours = torch.load(kept["ours"] / f"{case}-0.weights")
+    theirs = torch.load(kept["theirs"] / f"{case}-0.weights")
+    assert_equal(ours["all"], theirs["model"])
+    assert_equal(ours["trained"], {n: v for n, v in theirs["model"].items() if n != "scale"})
+    for key in ("all", "trained"):
+        if isinstance(theirs[key], str):
+            assert case.startswith(("zero0", "moe")), theirs[key]  # Which it cannot consolidate.
+            continue
+        same = {name: value.float() for name, value in theirs[key].items()}
+        if case == "zero1" and key == "all":
+            assert set(ours[key]) - set(same) == {"scale"}  # Which it leaves out.
+            same["scale"] = ours[key]["scale"]
+        assert_equal(ours[key], same)
+
+
+def test_fp32_weights_of_a_pipeline_are_those_of_all_stages(kept: dict[str, Path]) -> None:
+    found = torch.load(kept["ours"] / "pipe-0.weights")["all"]
+    stages = [torch.load(kept["theirs"] / f"pipe-{rank}.weights")["model"] for rank in range(RANKS)]
+    assert_equal(found, {**stages[1], **stages[0]})
+
+
+def assert_equal(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Names, dtypes, shapes and every bit."""
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        assert found[name].dtype == value.dtype == torch.float32, name
+        assert torch.equal(found[name], value), name
+
+
+def test_every_rank_may_have_a_tag_of_its_own(tmp_path: Path) -> None:
+    cases = ("zero0", "zero1", "zero3")
+    for validation in ("IGNORE", "WARN"):
+        folder = tmp_path / validation
+        folder.mkdir()
+        config = {**OURS, "checkpoint": {"tag_validation": validation}}
+        assert run("own_tags", folder, *cases, config=config) == [0, 0], log_of("own_tags", folder)
+        for case in cases:
+            for rank in range(RANKS):
+                assert saw("own_tags", folder, case, rank)["facts"] == {
+                    "turn 0": True,
+                    "turn 1": True,
+                    "shared": True,
+                    "latest": "shared",
+                }
+        assert Checkpoint(folder / "zero1" / "rank-1-1").ranks == 1
+        with pytest.raises(DsckptError, match="does not hold"):
+            fp32_state_dict(folder / "zero1", "rank-0-1")
+
+
+def test_child_of_multiprocessing_publishes_what_it_saved(tmp_path: Path) -> None:
+    assert run("leave", tmp_path, "zero1", config=OURS) == [0, 0], log_of("leave", tmp_path)
+    assert (tmp_path / "zero1" / "latest").read_text() == "last\n"
+    for tag in ("first", "last"):
+        assert Checkpoint(tmp_path / "zero1" / tag).ranks == RANKS
 
 
 @pytest.fixture(scope="module")

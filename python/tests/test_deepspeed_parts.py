@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 import dsckpt
-from dsckpt.deepspeed import config, latest, patches, torch_files
+from dsckpt.deepspeed import config, latest, patches, readers, torch_files
 from dsckpt.deepspeed.allow import ALLOWED
 from dsckpt.deepspeed.layout import Fragment, Layout
 from dsckpt.deepspeed.pieces import Names
 from dsckpt.deepspeed.stored_layout import layouts
+from dsckpt.deepspeed.under_way import UnderWay
 
 torch = pytest.importorskip("torch")
 
@@ -323,3 +324,77 @@ def test_adapter_is_torn_down_twice() -> None:
     adapter.cleanup()
     adapter.cleanup()
     assert adapter.get_commit_info() is None
+
+
+def test_patch_reaches_what_has_been_imported_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, script = stranger(monkeypatch), ModuleType("script")
+    module.read = script.old_name = lambda path: ("old", path)  # type: ignore[attr-defined]
+    monkeypatch.setitem(__import__("sys").modules, "script", script)
+    wrap = lambda original: lambda path: ("new", original(path))  # noqa: E731
+    patch = patches.Patch("stranger", "", "read", ("path",), wrap, "it breaks")
+    assert patch.apply() is None
+    assert script.old_name("a") == ("new", ("old", "a"))
+    assert module.read("a") == ("new", ("old", "a"))
+
+
+def test_without_deepspeed_one_line_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(patches.importlib.util, "find_spec", lambda name: None)
+    with caplog.at_level(logging.WARNING):
+        assert patches.apply_all() == ["DeepSpeed is not installed"]
+    assert len(caplog.records) == 1
+
+
+def test_torch_load_reads_files_of_dsckpt_and_all_others_as_before(tmp_path: Path) -> None:
+    load = readers.torch_load(getattr(torch.load, patches._MARK, torch.load))
+    ours, theirs, plain = tmp_path / "ours.pt", tmp_path / "theirs.pt", tmp_path / "a.safetensors"
+    state = {"w": torch.arange(3.0), "lr": 0.1}
+    dsckpt.save(state, ours)
+    torch.save(state, theirs)
+    torch_files.export({"w": state["w"]}, str(plain))
+    for path in (ours, str(ours), theirs, theirs.open("rb")):
+        found = load(path, map_location="cpu")
+        assert found["lr"] == 0.1
+        assert torch.equal(found["w"], state["w"])
+    assert torch.equal(load(plain)["w"], state["w"])
+    assert load(ours, lambda storage, _: storage, mmap=True, weights_only=False)["lr"] == 0.1
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "missing.pt")
+
+
+def test_torch_load_of_our_files_runs_no_code_by_default(tmp_path: Path) -> None:
+    path, proof = tmp_path / "a.pt", tmp_path / "proof"
+    dsckpt.save({"evil": Evil(str(proof)), "args": argparse.Namespace(lr=0.1)}, path)
+    load = readers.torch_load(getattr(torch.load, patches._MARK, torch.load))
+    for options in ({}, {"weights_only": True}):
+        with pytest.raises(dsckpt.PickleRefused):
+            load(path, **options)
+    assert not proof.exists()
+    assert load(path, weights_only=False)["args"].lr == 0.1
+    assert proof.exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "concerned"),
+    [
+        ("runs/a", True),
+        ("runs", True),
+        ("runs/a/step2", True),
+        ("runs/a/step2/zero_pp_rank_0_mp_rank_00_optim_states.pt", True),
+        ("runs/a/latest", True),
+        ("link/step2", True),
+        ("runs/a/step1", False),
+        ("runs/a/step20", False),
+        ("runs/b", False),
+        ("runs/ab", False),
+    ],
+)
+def test_readers_wait_for_what_they_read_only(tmp_path: Path, path: str, concerned: bool) -> None:
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "runs" / "a")
+    request: Any = SimpleNamespace(save_dir=str(tmp_path / "link"), tag="step2", save_latest=True)
+    group: Any = SimpleNamespace(rank=0, done=lambda: None)
+    save = UnderWay(None, request, group, None, None)
+    save.wait()
+    assert save.concerns(os.path.realpath(tmp_path / path)) == concerned

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from .. import tools
+from .. import pending, tools
 from ..errors import DsckptError
 from .recognize import Kind, recognize
 
@@ -66,6 +66,7 @@ def convert(
             conversion), Corrupt, ...
         PickleRefused: A class is not allowed; nothing was unpickled.
     """
+    pending.settle(source)
     found = recognize(os.fspath(source))
     wanted = format or ("safetensors" if found.kind is Kind.DSCKPT else "dsckpt")
     target = Path(destination)

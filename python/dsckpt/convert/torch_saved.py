@@ -32,18 +32,25 @@ def from_torch(source: str, target: Path, allow_pickle: bool, allow: Iterable[ty
     save(state, target)
 
 
-def load(path: str, allow_pickle: bool, allow: Iterable[type | str]) -> Any:
-    """torch.load() to the CPU, mapped where the file is of the kind that can be.
+def load(
+    path: str,
+    allow_pickle: bool,
+    allow: Iterable[type | str],
+    *,
+    map_location: Any = "cpu",
+    mmap: bool = True,
+) -> Any:
+    """torch.load(), by default to the CPU, and mapped where the file is of the kind that can be.
 
     Raises:
         PickleRefused: It names classes that are not allowed.
         DsckptError: Corrupt, NotFound.
     """
-    mapped = zipfile.is_zipfile(path)
+    mapped = mmap and zipfile.is_zipfile(path)
     try:
         with torch.serialization.safe_globals([_class(each) for each in allow]):
             return torch.load(
-                path, map_location="cpu", mmap=mapped or None, weights_only=not allow_pickle
+                path, map_location=map_location, mmap=mapped or None, weights_only=not allow_pickle
             )
     except FileNotFoundError as error:
         raise DsckptError(str(error), "NotFound", path) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -11,9 +12,10 @@ from typing import Any
 
 from dsckpt import loading
 
-from . import config, layout, torch_files
+from . import config, consolidate, layout, torch_files
 from .allow import ALLOWED
 from .service import service
+from .tags import Tags
 from .under_way import Request
 
 __all__ = ["CheckpointEngine"]
@@ -26,6 +28,7 @@ class _Open:
     save_dir: str = ""
     tag: str = ""
     save_latest: bool = False
+    tags: Tags | None = None
     files: dict[str, Any] = field(default_factory=dict)
 
 
@@ -79,13 +82,13 @@ class CheckpointEngine:
             yield
         except BaseException as error:
             # The other ranks wait for this one's report.
-            if opened.tag:
+            if opened.tags is not None and not opened.tags.differ():
                 service.start(self._request(opened, engine, failure=error))
             raise
         finally:
             self._open = None
-        if opened.tag:
-            service.start(self._request(opened, engine))
+        if opened.tags is not None:
+            service.start(self._request(opened, engine, alone=opened.tags.differ()))
 
     def create(self, info: Any) -> None:
         """Says which checkpoint the next files belong to.
@@ -94,6 +97,8 @@ class CheckpointEngine:
             info: DeepSpeed's CheckpointCommitInfo: tag, save_dir, save_latest.
         """
         if self._open is not None:
+            self._open.tags = Tags()
+            self._open.tags.say(info.tag)
             self._open.save_dir = info.save_dir
             self._open.tag = info.tag
             self._open.save_latest = bool(info.save_latest)
@@ -182,14 +187,22 @@ class CheckpointEngine:
         if threading.get_ident() == self._thread and not service.busy:
             service.drain()
 
-    def _request(self, opened: _Open, engine: Any, failure: BaseException | None = None) -> Request:
+    def _request(
+        self,
+        opened: _Open,
+        engine: Any,
+        failure: BaseException | None = None,
+        alone: bool = False,
+    ) -> Request:
         return Request(
             save_dir=opened.save_dir,
             tag=opened.tag,
             save_latest=opened.save_latest,
             step=int(engine.global_steps),
+            alone=alone,
             files=opened.files,
-            layout=layout.of_engine(engine),
+            # Parts of whole tensors would be of no use without those of the other ranks.
+            layout=layout.Layout() if alone else layout.of_engine(engine),
             sources=() if _updates_out_of_sight(engine) else layout.sources(engine),
             attributes=_attributes(engine),
             failure=failure,
@@ -199,11 +212,15 @@ class CheckpointEngine:
 def _attributes(engine: Any) -> dict[str, Any]:
     import deepspeed
 
-    return {
+    found = {
         "framework": f"deepspeed {deepspeed.__version__}",
         "step": int(engine.global_steps),
         "world_size": int(engine.world_size),
     }
+    if not engine.zero_optimization():  # Else DeepSpeed's own state says it.
+        names = [n for n, p in engine.module.named_parameters() if not p.requires_grad]
+        found[consolidate.FROZEN] = json.dumps(names)
+    return found
 
 
 def _updates_out_of_sight(engine: Any) -> bool:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import inspect
 import logging
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .consolidate import fp32_state_dict
+from . import readers
 from .engine import CheckpointEngine
 from .service import service
 
@@ -71,7 +73,17 @@ class Patch:
         replacement = functools.wraps(original)(self.wrap(original))
         setattr(replacement, _MARK, original)
         setattr(owner, self.name, replacement)
+        if not self.owner:
+            _replace_imported(original, replacement)
         return None
+
+
+def _replace_imported(original: Function, replacement: Function) -> None:
+    """In modules that have imported the function by its name."""
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", {})
+        for name in [name for name, value in list(names.items()) if value is original]:
+            names[name] = replacement
 
 
 def apply_all() -> list[str]:
@@ -80,6 +92,9 @@ def apply_all() -> list[str]:
     Returns:
         What could not be patched, and what would go wrong, one text each.
     """
+    if importlib.util.find_spec("deepspeed") is None:
+        logger.warning("DeepSpeed is not installed: there is nothing to patch")
+        return ["DeepSpeed is not installed"]
     problems = []
     for patch in PATCHES:
         problem = patch.apply()
@@ -152,23 +167,6 @@ def _captured(original: Function) -> Function:
     return captured
 
 
-def _fp32_state_dict(original: Function) -> Function:
-    def get_fp32_state_dict_from_zero_checkpoint(
-        checkpoint_dir: str,
-        tag: str | None = None,
-        exclude_frozen_parameters: bool = False,
-        lazy_mode: bool = False,
-    ) -> Any:
-        found = fp32_state_dict(checkpoint_dir, tag, exclude_frozen_parameters)
-        if found is not None:
-            return found
-        return original(checkpoint_dir, tag, exclude_frozen_parameters, lazy_mode)
-
-    return get_fp32_state_dict_from_zero_checkpoint
-
-
-_FP32_PARAMETERS = ("checkpoint_dir", "tag", "exclude_frozen_parameters", "lazy_mode")
-
 PATCHES = (
     Patch(
         _ADAPTER,
@@ -218,15 +216,55 @@ PATCHES = (
         _captured,
         "pinned buffers are reused while a save still reads them, and no device memory gets free",
     ),
+    Patch(
+        "deepspeed.utils.zero_to_fp32",
+        "",
+        "get_fp32_state_dict_from_zero_checkpoint",
+        ("checkpoint_dir", "tag", "exclude_frozen_parameters", "lazy_mode"),
+        readers.fp32_of_zero_checkpoint,
+        "fp32 weights are not those of the save before, and ZeRO-3 cannot load weights alone",
+    ),
     *(
         Patch(
-            module,
+            "deepspeed.utils.zero_to_fp32",
             "",
-            "get_fp32_state_dict_from_zero_checkpoint",
-            _FP32_PARAMETERS,
-            _fp32_state_dict,
-            "fp32 weights cannot be read from a checkpoint, as ZeRO-3 does to load weights alone",
+            name,
+            ("checkpoint_dir",),
+            readers.files_of,
+            "other tools, such as Lightning's, read a checkpoint while it is being written",
         )
-        for module in ("deepspeed.utils.zero_to_fp32", _ENGINE)
+        for name in ("get_checkpoint_files", "get_model_state_file")
+    ),
+    Patch(
+        "deepspeed.checkpoint.ds_to_universal",
+        "",
+        "main",
+        ("args",),
+        readers.universal,
+        "a checkpoint is converted while it is being written",
+    ),
+    Patch(
+        "deepspeed.checkpoint.deepspeed_checkpoint",
+        "DeepSpeedCheckpoint",
+        "__init__",
+        ("self", "dir"),
+        readers.made_of,
+        "a checkpoint is read while it is being written",
+    ),
+    Patch(
+        "deepspeed.checkpoint.zero_checkpoint",
+        "ZeROCheckpoint",
+        "__init__",
+        ("self", "dir"),
+        readers.made_of,
+        "a checkpoint is read while it is being written",
+    ),
+    Patch(
+        "torch.serialization",
+        "",
+        "load",
+        ("f", "map_location", "pickle_module"),
+        readers.torch_load,
+        "DeepSpeed's tools cannot read the files",
     ),
 )

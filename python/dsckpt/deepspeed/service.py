@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import atexit
 import logging
+import multiprocessing
+import multiprocessing.util
+import os
 import threading
 from typing import Any
 
-from dsckpt import lifetime
+from dsckpt import lifetime, pending
 from dsckpt.writer import AsyncWriter
 
 from . import config, latest, shards
@@ -65,7 +68,10 @@ class Service:
 
     def _start(self, request: Request) -> None:
         writer = self._pool(request)
-        group = self._writers.group(writer, request.save_dir, request.tag, request.save_latest)
+        if request.alone:
+            group = self._writers.alone(writer, request.save_dir, request.tag)
+        else:
+            group = self._writers.group(writer, request.save_dir, request.tag, request.save_latest)
         point = latest.pointer(request, group.keeps_latest) if group.rank == 0 else None
         failure, prepared = _prepare(request)
 
@@ -79,8 +85,9 @@ class Service:
                 on_captured=prepared.before_publish,
             )
 
+        nothing = request.alone and failure is None and not request.files
         try:
-            handle = writer.submit(prepared, begin)
+            handle = None if nothing else writer.submit(prepared, begin)
         except Exception as error:
             group.done()
             if request.failure is None:
@@ -118,11 +125,31 @@ class Service:
         """
         self._finish_all_but(MAX_UNDER_WAY - 1)
 
+    def settle(self, path: str) -> None:
+        """Waits for the checkpoints that decide what is read at a path; free when nothing is saved.
+
+        Unlike drain() it may be called by some ranks only: later saves raise the same everywhere.
+
+        Raises:
+            dsckpt.DsckptError: One of them failed, and no reader has been told.
+        """
+        if not self._under_way:
+            return
+        real = os.path.realpath(path)
+        with self._lock:
+            concerned = [save for save in self._under_way if save.concerns(real)]
+        for save in concerned:
+            save.wait()
+        for save in concerned:
+            if save.error is not None and not save.told:
+                save.told = True
+                raise save.error
+
     def _finish_all_but(self, kept: int) -> None:
         with self._lock:
             ending = self._under_way[: max(0, len(self._under_way) - kept)]
             for save in ending:
-                save.thread.join()
+                save.wait()
             del self._under_way[: len(ending)]
             errors = [save.error for save in ending if save.error is not None]
         if errors:
@@ -143,11 +170,20 @@ class Service:
             except Exception as error:
                 lifetime.fail_at_exit(error)
 
+    def after_fork(self) -> None:
+        """In the child: the saves are its parent's, whose threads and locks it does not have."""
+        inherited = (self._writer, self._writers)  # Kept: ending them is the parent's.
+        self.__init__()  # type: ignore[misc]
+        self._inherited = inherited
+
     def _pool(self, request: Request) -> AsyncWriter:
         if self._writer is None:
             size = self._settings.pool_bytes if self._settings is not None else None
             if size is None:
                 size = config.default_pool_bytes(shards.state_bytes(request.files.values()))
+            # Children of multiprocessing leave without atexit; commits need what dsckpt ends then.
+            if multiprocessing.parent_process() is not None:
+                multiprocessing.util.Finalize(None, self.shut_down, exitpriority=1)
             # Its own limit counts files; a pipeline stage has many in each checkpoint.
             self._writer = AsyncWriter(size, max_in_flight=_MAX_FILES)
         return self._writer
@@ -168,6 +204,8 @@ def _prepare(request: Request) -> tuple[BaseException | None, Any]:
 
 service = Service()
 atexit.register(service.shut_down)
+os.register_at_fork(after_in_child=service.after_fork)
+pending.register(service.settle)
 
 
 def fence() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsckpt import _native
+from dsckpt.checkpoint import own_rank
 from dsckpt.coordinators import default_coordinator
 
 from .progress import Progress
@@ -70,6 +71,9 @@ class Writers:
     def __init__(self) -> None:
         self._store: Any = None
         self._open: dict[tuple[str, bool], _Writer] = {}
+        self._alone: dict[str, _Writer] = {}
+        self._progress: Progress | None = None  # Of all those in _alone.
+        self._given_alone = 0
 
     def group(self, writer: Any, save_dir: str, tag: str, save_latest: bool) -> Group:
         """Where `save_dir/tag` is committed. The first call for a directory waits for all ranks.
@@ -77,43 +81,82 @@ class Writers:
         Raises:
             dsckpt.DsckptError: The directory is used by another job.
         """
-        store = _default_store()
-        if store is not self._store:
-            self.close()
-            self._store = store
-        run, name = os.path.split(os.path.abspath(os.path.join(save_dir, tag)))
+        run, name = _place(save_dir, tag)
         keeps_latest = save_latest and run == os.path.abspath(save_dir)
-        key = (run, keeps_latest)
-        if key not in self._open:
-            # One for each writer: they number their checkpoints by themselves.
-            coordinator = default_coordinator()
-            native = _native.CheckpointWriter(
-                writer.native,
-                run,
-                coordinator=coordinator,
-                standalone=not keeps_latest,
-                on_event=_warn,
-            )
-            rank = coordinator.rank()
-            progress = Progress(store, coordinator.session(), rank)
-            self._open[key] = _Writer(native, rank, coordinator.size(), progress)
-        chosen = self._open[key]
+        store = self._current()
+        chosen = self._open.get((run, keeps_latest))
+        if chosen is None:
+            chosen = self._open[run, keeps_latest] = _make(writer, run, keeps_latest, store)
         chosen.given += 1
         return Group(chosen.native, name, chosen.rank, keeps_latest, chosen.given, chosen.progress)
 
+    def alone(self, writer: Any, save_dir: str, tag: str) -> Group:
+        """The same for a tag that is this rank's own: it commits what it saves by itself.
+
+        All ranks have to call it in the same order, whatever their directories are.
+        """
+        run, name = _place(save_dir, tag)
+        store = self._current()
+        if self._progress is None:
+            session = f"alone-{next_number(store, 'alone')}"
+            self._progress, self._given_alone = Progress(store, session, own_rank()), 0
+        chosen = self._alone.get(run)
+        if chosen is None:
+            native = _native.CheckpointWriter(writer.native, run, standalone=True, on_event=_warn)
+            size = _ranks()
+            chosen = self._alone[run] = _Writer(native, own_rank(), size, self._progress)
+        self._given_alone += 1
+        chosen.given = self._given_alone
+        return Group(chosen.native, name, chosen.rank, False, chosen.given, chosen.progress)
+
+    def _current(self) -> Any:
+        store = default_store()
+        if store is not self._store:
+            self.close()
+            self._store = store
+        return store
+
     def close(self) -> None:
         """Ends them when their checkpoints are durable."""
-        opened, self._open, self._store = list(self._open.values()), {}, None
+        opened = [*self._open.values(), *self._alone.values()]
+        self._open, self._alone, self._store, self._progress = {}, {}, None, None
         for chosen in opened:
             chosen.close()
 
 
-def _default_store() -> Any:
+def _place(save_dir: str, tag: str) -> tuple[str, str]:
+    return os.path.split(os.path.abspath(os.path.join(save_dir, tag)))
+
+
+def _make(writer: Any, run: str, keeps_latest: bool, store: Any) -> _Writer:
+    # One for each writer: they number their checkpoints by themselves.
+    coordinator = default_coordinator()
+    native = _native.CheckpointWriter(
+        writer.native, run, coordinator=coordinator, standalone=not keeps_latest, on_event=_warn
+    )
+    rank = coordinator.rank()
+    progress = Progress(store, coordinator.session(), rank)
+    return _Writer(native, rank, coordinator.size(), progress)
+
+
+def default_store() -> Any:
+    """Where the ranks of the job have met; None for a job of one rank."""
     import torch.distributed
 
-    if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
+    if _ranks() == 1:
         return None
     return torch.distributed.distributed_c10d._get_default_store()
+
+
+def _ranks() -> int:
+    import torch.distributed
+
+    return torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+
+
+def next_number(store: Any, what: str) -> int:
+    """Counts calls in the store: the same on all ranks, where they call it in the same order."""
+    return 0 if store is None else int(store.add(f"dsckpt/{what}/{own_rank()}", 1))
 
 
 def _warn(kind: str, message: str) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import pickle
 from typing import Any
 
 from dsckpt.errors import PickleRefused
-from dsckpt.pickles import refused_by_torch
 from dsckpt.writer import save_safetensors
 
 from .allow import resolve
@@ -42,22 +40,20 @@ def load(
 
     Raises:
         dsckpt.PickleRefused: It holds something else.
+        dsckpt.DsckptError: Corrupt.
     """
-    import torch
+    from dsckpt.convert import torch_saved
 
-    mmap = mmap and _begin(path)[:4] == _ZIP
-    if allow_pickle:
-        return torch.load(path, map_location=map_location, weights_only=False, mmap=mmap)
+    classes = () if allow_pickle else resolve(allow)
     try:
-        with torch.serialization.safe_globals(resolve(allow)):  # type: ignore[arg-type]
-            return torch.load(path, map_location=map_location, weights_only=True, mmap=mmap)
-    except pickle.UnpicklingError as error:
+        return torch_saved.load(path, allow_pickle, classes, map_location=map_location, mmap=mmap)
+    except PickleRefused as error:
         raise PickleRefused(
-            f"{path} is a file of torch.save that holds more than tensors and plain values, and "
-            f"loading it may run code ({str(error).splitlines()[0]}). If you trust the file, set "
+            f"{path} is a file of torch.save that holds more than tensors and plain values "
+            f"({', '.join(error.classes)}), and loading it may run code. If you trust it, set "
             f'"{KEY}": {{"allow_pickle": true}}, or name the classes under "allow"',
             path,
-            refused_by_torch(error),
+            error.classes,
         ) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ class Request:
         tag: The checkpoint's directory in it.
         save_latest: Whether `latest` is to name it.
         step: The same on all ranks.
+        alone: Every rank has a tag of its own, and saves as if it were the only one.
         files: This rank's states by file name.
         layout: What its flat buffers hold.
         sources: Tensors that stay as they are until the next fence.
@@ -34,6 +36,7 @@ class Request:
     tag: str
     save_latest: bool
     step: int
+    alone: bool = False
     files: dict[str, Any] = field(default_factory=dict)
     layout: Layout = field(default_factory=Layout)
     sources: Any = ()
@@ -44,33 +47,59 @@ class Request:
 class UnderWay:
     """A checkpoint that is being written.
 
+    Args:
+        handle: Of the native save; None: this rank has no files of its own.
+        request: What is saved.
+        group: Where.
+        point: What `latest` is to say then, where the commit does not write it.
+        before: The checkpoint that began before this one.
+
     Attributes:
-        thread: Ends when this rank knows the outcome.
         error: Why it failed, then.
+        told: Whether a reader has raised the error.
     """
 
     def __init__(
         self,
-        handle: Any,
+        handle: Any | None,
         request: Request,
         group: Group,
         point: latest.Pointer | None,
         before: UnderWay | None,
     ) -> None:
         self._handle = handle
-        self._name = f"{request.save_dir}/{request.tag}"
+        self._home = os.path.realpath(request.save_dir)
+        self._name = os.path.realpath(os.path.join(request.save_dir, request.tag))
+        self._latest = request.save_latest
         self._group = group
         self._point = point
         self._before = before
         self.error: BaseException | None = None
-        self.thread = threading.Thread(target=self._finish, name=f"dsckpt {request.tag}")
-        self.thread.start()
+        self.told = False
+        self._thread = threading.Thread(target=self._finish, name=f"dsckpt {request.tag}")
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Returns when this rank knows the outcome."""
+        self._thread.join()
+
+    def concerns(self, path: str) -> bool:
+        """Whether what is read at a path can be another once this checkpoint is there.
+
+        Args:
+            path: Without symbolic links.
+        """
+        if path == os.path.join(self._home, latest.NAME):
+            return self._latest
+        inside = path == self._name or path.startswith(self._name + os.sep)
+        return inside or self._name.startswith(os.path.join(path, ""))
 
     def _finish(self) -> None:
         try:
-            self._handle.durable()
+            if self._handle is not None:
+                self._handle.durable()
             if self._before is not None:
-                self._before.thread.join()  # `latest` follows the order of the saves.
+                self._before.wait()  # `latest` follows the order of the saves.
             if self._point is not None:
                 self._point.write()
             if self._group.rank != 0:
