@@ -48,9 +48,9 @@ def load_into(
             stored them, distributed ones by the local shard's box), or a run directory.
         strict: Whether what only the state or only the file has is an error, and a difference in
             what a state_dict has copies of. Else the former is left as it is and the latter
-            replaced in the dict; where the former is a rank's own (rank_own()), a warning says so. Differing dtypes and shapes always are errors. Of a checkpoint by
-            another number of ranks, things that only it has are no errors: they may be another
-            rank's by now.
+            replaced in the dict; where the former is a rank's own (rank_own()), a warning says so.
+            Differing dtypes and shapes always are errors. Of a checkpoint by another number of
+            ranks, things that only it has are no errors: they may be another rank's by now.
         allow_pickle: As for load().
         allow: As for load().
         verify: Whether checksums are checked.
