@@ -153,7 +153,7 @@ TEST_CASE("tensors that are equal on all ranks, and those declared to be a rank'
                         return SaveRng(run, static_cast<uint8_t>(run.rank), run.rank, 4 + run.rank);
                       }),
              StatusCode::kOk);
-    const auto manifest = ReadManifest(place.run + "/step-0000000001").value();
+    const auto manifest = run::ReadManifest(place.run + "/step-0000000001").value();
     const auto& names = manifest.view.pieces.logical_names;
     std::vector<std::string> found;
     for (uint32_t i = 0; i < names.size(); ++i) found.emplace_back(names[i]);
