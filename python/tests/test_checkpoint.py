@@ -422,3 +422,78 @@ def test_coordinators_are_thread_safe() -> None:
     for thread in threads:
         thread.join()
     assert found == {i: [b"", str(i).encode()] for i in range(8)}
+
+
+def test_a_dropped_run_frees_its_directory(tmp_path: Path) -> None:
+    state = {"w": torch.ones(4)}
+    run: Run | None = Run(tmp_path / "run")
+    assert run is not None
+    run.save(1, state)
+    run = Run(tmp_path / "run")  # As in a notebook: nobody closed the one before.
+    run.save(2, state).durable()
+    assert [entry.step for entry in run.checkpoints] == [1, 2]
+    circle: list[Any] = [run]
+    circle.append(circle)  # One that only the collector of garbage can drop.
+    run = None
+    del circle
+    with Run(tmp_path / "run") as last:
+        last.save(3, state).durable()
+        assert [entry.step for entry in last.checkpoints] == [1, 2, 3]
+        other = Run(tmp_path / "run")  # While one is in use, another is still refused.
+        with pytest.raises(dsckpt.DsckptError, match="close it") as caught:
+            other.save(4, state)
+        assert caught.value.code == "FailedPrecondition"
+
+
+def test_roll_back(tmp_path: Path) -> None:
+    def state(value: int) -> dict[str, Any]:
+        return {"w": torch.full((2,), float(value))}
+
+    with Run(tmp_path / "run", keep_last=2) as run:
+        for step in (3, 7, 8):
+            run.save(step, state(step), replace=False).durable()
+        with pytest.raises(dsckpt.DsckptError, match="roll the run back") as caught:
+            run.save(8, state(0))
+        assert caught.value.code == "AlreadyExists"
+        assert run.roll_back(7).step == 7
+        found = run.latest()
+        assert found is not None
+        assert found.step == 7
+        assert [(c.step, c.serial, c.abandoned) for c in run.checkpoints][-2:] == [
+            (7, 2, False),
+            (8, 3, True),
+        ]
+        run.save(4, state(4)).durable()
+        found = run.latest()
+        assert found is not None
+        assert found.step == 4
+        run.save(8, state(80)).durable()
+        found = run.latest()
+        assert found is not None
+        assert torch.equal(found.load()["w"], state(80)["w"])
+    # The last save may remove others behind its answer: at close() it has.
+    assert [(c.step, c.abandoned) for c in run.checkpoints] == [(4, False), (8, False)]
+    with pytest.raises(dsckpt.DsckptError) as caught:
+        Run(tmp_path / "run").roll_back(7)
+    assert caught.value.code == "NotFound"
+    # From outside, while no job is alive.
+    assert Run(tmp_path / "run").roll_back(4).step == 4
+
+
+def test_imported_files_have_the_step_that_they_say(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in ("step1000.dsckpt", "step9000.dsckpt", "step19000.dsckpt", "final.dsckpt"):
+        dsckpt.save({"w": torch.ones(1)}, run / name)
+    found = Run(run)
+    assert [(c.name, c.step) for c in found.checkpoints] == [
+        ("step1000.dsckpt", 1000),
+        ("step9000.dsckpt", 9000),
+        ("step19000.dsckpt", 19000),
+        ("final.dsckpt", None),
+    ]
+    last = found.latest()
+    assert last is not None
+    assert last.step == 19000
+    assert found.by_step(9000).step == 9000
+    assert Checkpoint(run / "final.dsckpt").step is None

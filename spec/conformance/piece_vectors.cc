@@ -320,6 +320,7 @@ Result<std::string> ManifestVector(const std::string& pieces, const std::string&
   DSCKPT_ASSIGN_OR_RETURN(ManifestColumns manifest, format::MergeManifests(parts));
   manifest.attempt = "6f1d2c-3";
   manifest.step = 1000;
+  manifest.serial = 3;
   DSCKPT_ASSIGN_OR_RETURN(const Bytes bytes, format::EncodeManifest(manifest));
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }

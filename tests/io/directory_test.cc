@@ -152,3 +152,80 @@ TEST_CASE("a lock file has one holder") {
   CHECK(LockFile::Take(dir / "none/lock", std::chrono::milliseconds(0)).status().code() ==
         StatusCode::kNotFound);
 }
+
+TEST_CASE("a lock file that its holder removes keeps out whoever waited for it") {
+  TempDir dir;
+  using AtEnd = LockFile::AtEnd;
+  const auto take = [&] {
+    return LockFile::Take(dir / "lock", std::chrono::milliseconds(0), AtEnd::kRemoved);
+  };
+  auto first = take();
+  REQUIRE(first.ok());
+  CHECK(take().status().code() == StatusCode::kFailedPrecondition);
+  first.value().reset();
+  CHECK_FALSE(fs::exists(dir / "lock"));
+  {
+    const auto second = take();
+    REQUIRE(second.ok());
+    // Somebody removed the file: the name is free, whoever holds the old one.
+    fs::remove(dir / "lock");
+    CHECK(take().ok());
+  }
+  CHECK(Names(dir.path()).empty());
+}
+
+TEST_CASE("each directory that is made is synced in its parent") {
+  TempDir dir;
+  FaultFs faults;
+  REQUIRE(MakeDirectories(dir / "a/b/c/").ok());
+  CHECK(faults.Calls({"mkdir", "fsync_dir"}) ==
+        std::vector<std::string>{"mkdir", "fsync_dir", "mkdir", "fsync_dir", "mkdir", "fsync_dir"});
+  CHECK(MakeDirectories(dir / "a/b/c").ok());
+  CHECK(faults.Count("mkdir") == 3);
+  faults.Fail("fsync_dir", EIO);
+  CHECK(MakeDirectories(dir / "d").error_number() == EIO);
+  CHECK(ParentOf("/a//b//") == "/a");
+  CHECK(ParentOf("a") == ".");
+  CHECK(ParentOf("/a") == "/");
+}
+
+TEST_CASE("two directories change places in one step") {
+  TempDir dir;
+  for (const char* name : {"a", "b"}) {
+    fs::create_directory(dir / name);
+    WriteWholeFile(dir / (std::string(name) + "/file"), name);
+  }
+  REQUIRE(Exchange(dir / "a", dir / "b").ok());
+  CHECK(ReadWholeFile(dir / "a/file") == "b");
+  CHECK(ReadWholeFile(dir / "b/file") == "a");
+  CHECK(Exchange(dir / "none", dir / "b").code() == StatusCode::kNotFound);
+  FaultFs faults;
+  for (const int error : {EINVAL, ENOSYS, ENOTSUP}) {
+    faults.Fail("exchange", error);
+    CHECK(Exchange(dir / "a", dir / "b").code() == StatusCode::kUnsupported);
+  }
+  faults.Fail("exchange", EIO);
+  CHECK(Exchange(dir / "a", dir / "b").code() == StatusCode::kIoError);
+}
+
+TEST_CASE("calls that a signal interrupts are made again; closing is not") {
+  TempDir dir;
+  for (const char* call : {"open", "open_dir", "pwrite", "fsync", "fsync_dir", "rename", "close"}) {
+    FaultFs faults;
+    faults.Fail(call, EINTR, 0, 2);
+    INFO(call);
+    CHECK(WriteSmallFile(dir / "file", Bytes(call)).ok());
+    CHECK(ReadWholeFile(dir / "file") == call);
+    CHECK(Names(dir.path()) == std::vector<std::string>{"file"});
+  }
+  for (const char* call : {"mkdir", "rename_new", "exchange"}) {
+    FaultFs faults;
+    faults.Fail(call, EINTR, 0, 2);
+    INFO(call);
+    CHECK(MakeDirectory(dir / call).ok());
+    CHECK(RenameNoReplace(dir / call, dir / "other").ok());
+    CHECK(Exchange(dir / "other", dir / "file").ok());
+    CHECK(RemoveAll(dir / "file").ok());
+    CHECK(RenameFile(dir / "other", dir / "file").ok());
+  }
+}

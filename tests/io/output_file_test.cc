@@ -154,6 +154,20 @@ TEST_CASE("C26 a directory that cannot be synced: published, durability unknown"
   }
 }
 
+TEST_CASE("a save that signals interrupt is a save") {
+  Memory data = Pattern(4 * 4096);
+  for (const char* call : {"open_direct", "fallocate", "pwrite", "ftruncate", "fsync", "close",
+                           "rename", "open_dir", "fsync_dir", "close_dir"}) {
+    TempDir dir;
+    FaultFs fs;
+    fs.Fail(call, EINTR, 0, 3);
+    INFO(call);
+    CHECK(Save(dir / "f", data.bytes(), 9'000).ok());
+    CHECK(ReadWholeFile(dir / "f") == AsString(data.bytes().first(9'000)));
+    CHECK(Names(dir.path()) == Strings{"f"});
+  }
+}
+
 TEST_CASE("C24 O_DIRECT refused at open: buffered, one warning, same bytes") {
   Memory data = Pattern(4 * 4096);
   for (int error : {EINVAL, EOPNOTSUPP}) {

@@ -294,6 +294,85 @@ TEST_CASE("ls: a run's checkpoints and its strays") {
   CHECK(RunDirectory::Open(dir / "run")->Latest()->step() == 7);
 }
 
+TEST_CASE("ls: files that were imported have the step that they or their names say, or none") {
+  const TempDir dir;
+  const std::string run = dir / "run";
+  std::filesystem::create_directory(run);
+  WriteWholeFile(dir / "plain.safetensors",
+                 std::string("\x10\0\0\0\0\0\0\0", 8) + "{}" + std::string(14, ' '));
+  WriteWholeFile(dir / "meta.safetensors", std::string("\x30\0\0\0\0\0\0\0", 8) +
+                                               R"({"__metadata__":{"step":"64"}})" +
+                                               std::string(18, ' '));
+  for (const auto& [from, to] : {std::pair{"plain", "step1000.dsckpt"},
+                                 {"plain", "checkpoint-500.dsckpt"},
+                                 {"plain", "final.dsckpt"},
+                                 {"meta", "step9.dsckpt"}}) {
+    const Outcome made =
+        RunTool({"import", dir / (std::string(from) + ".safetensors"), "-o", run + "/" + to});
+    INFO(made.err);
+    REQUIRE(made.code == 0);
+  }
+  const Outcome outcome = RunTool({"ls", run, "--json"});
+  INFO(outcome.out);
+  const Json all = Json::parse(outcome.out)["checkpoints"];
+  REQUIRE(all.size() == 4);
+  const auto row = [&](size_t i) {
+    return Json{all[i]["name"], all[i]["step"], all[i]["step_source"]};
+  };
+  CHECK(row(0) == Json{"step9.dsckpt", 64, "metadata"});
+  CHECK(row(1) == Json{"checkpoint-500.dsckpt", 500, "name"});
+  CHECK(row(2) == Json{"step1000.dsckpt", 1000, "name"});
+  CHECK(row(3) == Json{"final.dsckpt", nullptr, nullptr});
+  CHECK(all[0]["serial"] == 0);
+  CHECK(all[0]["abandoned"] == false);
+  CHECK(Contains(RunTool({"ls", run}).out, "unknown"));
+  CHECK(RunDirectory::Open(run)->Latest()->step() == 1000);
+  CHECK(RunDirectory::Open(run)->ByStep(500).ok());
+  CHECK(RunDirectory::Open(run)->ByStep(0).status().code() == StatusCode::kNotFound);
+  // A checkpoint of one of them says no step that nobody said.
+  const Outcome named =
+      RunTool({"merge", run + "/final.dsckpt", "-o", run + "/step-0000002000", "--shards", "1"});
+  const Outcome unnamed =
+      RunTool({"merge", run + "/final.dsckpt", "-o", run + "/other", "--shards", "1"});
+  INFO(named.err << unnamed.err);
+  REQUIRE(named.code == 0);
+  REQUIRE(unnamed.code == 0);
+  CHECK(RunDirectory::Open(run)->ByStep(2000)->path() == run + "/step-0000002000");
+  const Outcome text = RunTool({"inspect", run + "/other"});
+  CHECK(Contains(text.out, "checkpoint of unknown step"));
+  CHECK(Json::parse(RunTool({"inspect", run + "/other", "--json"}).out)["step"].is_null());
+}
+
+TEST_CASE("merge clears what killed ones of the same output left") {
+  const TempDir dir;
+  const Job job(404);
+  const Strings shards = WriteShards(job, 2, dir);
+  const std::string format = GENERATE(as<std::string>{}, "dsckpt", "safetensors");
+  const std::string id = format == "dsckpt" ? "0011aabb-0" : "files-1-2";
+  const std::string out = dir / "out";
+  for (const char* mark : {".incomplete-", ".removed-"}) {
+    std::filesystem::create_directory(out + mark + id);
+    WriteWholeFile(out + mark + id + "/file", "x");
+  }
+  const Strings more = {"-o", out, "--shards", "2", "--format", format};
+  const Outcome first = Merge(shards, more);
+  INFO(first.err);
+  REQUIRE(first.code == 0);
+  const auto left = [&] {
+    Strings names;
+    for (const auto& entry : std::filesystem::directory_iterator(dir.path())) {
+      const std::string name = entry.path().filename().string();
+      if (name.find("out") != std::string::npos) names.push_back(name);
+    }
+    return names;
+  };
+  CHECK(left() == Strings{"out"});
+  Strings force = more;
+  force.push_back("--force");
+  CHECK(Merge(shards, force).code == 0);
+  CHECK(left() == Strings{"out"});
+}
+
 namespace {
 
 /// Commands started while it lives have so many descriptors.
