@@ -25,7 +25,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from . import _native
+from . import _native, dtypes, memory
 from .errors import DsckptError
 
 if TYPE_CHECKING:
@@ -97,8 +97,12 @@ def _digest(tensor: Any) -> bytes | None:
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(tensor, torch.Tensor):
         return None
-    flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-    return hashlib.blake2b(flat.cpu().numpy(), digest_size=16).digest()
+    plain = tensor.detach()
+    if dtypes.torch_name(plain.dtype) is None:
+        plain = memory.as_integers(plain)
+    flat = torch.empty(plain.numel(), dtype=plain.dtype)  # contiguous() may leave odd strides.
+    flat.view(plain.shape).copy_(plain)
+    return hashlib.blake2b(flat.view(torch.uint8).numpy(), digest_size=16).digest()
 
 
 def _too_early(tensor: Any) -> str:

@@ -154,7 +154,8 @@ def of_array(array: numpy.ndarray[Any, Any]) -> Memory | None:
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     name = dtypes.numpy_name(array.dtype)
-    if name is None:
+    whole_bytes = array.size * dtypes.PACKED_BITS.get(name or "", 8) % 8 == 0
+    if name is None or not whole_bytes:
         return _carried(array)
     size = array.dtype.itemsize
     if name in dtypes.PACKED_BITS:

@@ -110,8 +110,10 @@ def _bytes(tensor: torch.Tensor, torch: Any) -> bytes:
         raise TypeError("a tensor on the device 'meta' has no elements")
     if plain.numel() and plain.data_ptr() < memory.LOWEST_ADDRESS:
         raise TypeError("its storage has been freed")
-    whole = memory.as_integers(plain.cpu().resolve_conj().resolve_neg()).contiguous()
-    elements: bytes = whole.reshape(-1).view(torch.uint8).numpy().tobytes()
+    whole = memory.as_integers(plain.cpu().resolve_conj().resolve_neg())
+    flat = torch.empty(whole.numel(), dtype=whole.dtype)  # contiguous() may leave odd strides.
+    flat.view(whole.shape).copy_(whole)
+    elements: bytes = flat.view(torch.uint8).numpy().tobytes()
     return elements
 
 

@@ -154,7 +154,9 @@ def _elements(tensor: torch.Tensor) -> Any:
     plain = tensor.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg()
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     kind = whole.get(plain.element_size(), plain.dtype)
-    content = plain.view(kind).contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    flat = torch.empty(plain.numel(), dtype=kind)
+    flat.view(plain.shape).copy_(plain.view(kind))
+    content = flat.view(torch.uint8).numpy().tobytes()
     return (content, getattr(tensor, "note", None))
 
 
