@@ -78,9 +78,7 @@ def without_own(rank: int, paths: Sequence[Sequence[Any]], file: str, strict: bo
     """
     if not paths:
         return
-    shown = ", ".join(place(path) for path in paths[:20])
-    more = f" and {len(paths) - 20} more" if len(paths) > 20 else ""
-    said = f"{file} has nothing of rank {rank}'s own for {shown}{more}"
+    said = f"{file} has nothing of rank {rank}'s own for {_list(paths)}"
     if strict:
         raise DsckptError(
             f"{said}, so nothing was loaded: give load_into(strict=False) to leave that as it is "
@@ -88,4 +86,20 @@ def without_own(rank: int, paths: Sequence[Sequence[Any]], file: str, strict: bo
             "NotFound",
             file,
         )
-    warnings.warn(f"{said}: it was left as it is", RuntimeWarning, stacklevel=4)
+    warnings.warn(f"{said}: it was left as it is", RuntimeWarning, stacklevel=5)
+
+
+def took_unshared(rank: int, paths: Sequence[Sequence[Any]], file: str) -> None:
+    """Warns that a rank got rank 0's values of what differs from rank to rank, unmarked."""
+    if paths:
+        warnings.warn(
+            f"rank {rank} saved nothing in {file}, and gets rank 0's for {_list(paths)}, which "
+            "differs from rank to rank: mark it with rank_own() where it is saved",
+            RuntimeWarning,
+            stacklevel=5,
+        )
+
+
+def _list(paths: Sequence[Sequence[Any]]) -> str:
+    shown = ", ".join(place(path) for path in paths[:20])
+    return shown + (f" and {len(paths) - 20} more" if len(paths) > 20 else "")

@@ -207,6 +207,48 @@ def test_a_rank_that_saved_nothing_is_told(tmp_path: Path) -> None:
     check_own(found.load(1, or_shared=True), 1)
 
 
+def test_unmarked_values_that_differ_are_told(tmp_path: Path) -> None:
+    """A data loader of others, say: its state holds no tensor and bears no mark."""
+
+    def state_of(rank: int) -> dict[str, Any]:
+        loader = {"position": 100 + rank, "epoch": 3, "nan": float("nan"), "done": rank == 1}
+        return {
+            "w": torch.ones(2),
+            "loader": loader,
+            "list": [1, rank],
+            "object": Path(str(rank)),
+            "only": {rank: rank},
+            "same": Path("same"),
+        }
+
+    found = save_ranks(tmp_path / "run", 2, state_of)
+
+    def load(rank: int) -> tuple[dict[str, Any], list[str]]:
+        target = state_of(9)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found.load_into(target, rank, strict=False, allow_pickle=True)
+        return target, [str(one.message) for one in told]
+
+    for rank in (0, 1):
+        target, told = load(rank)
+        assert told == []
+        assert (target["loader"]["position"], target["object"]) == (100 + rank, Path(str(rank)))
+    target, told = load(2)
+    assert target["loader"]["position"] == 100
+    assert len(told) == 1
+    places = ("['loader']['position']", "['loader']['done']", "['list'][1]", "['object']")
+    listed = ", ".join(f"state{one}" for one in places)
+    assert f"gets rank 0's for {listed}, which differs from rank to rank" in told[0]
+
+    alone = save_ranks(tmp_path / "alone", 1, state_of)
+    target = state_of(9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        alone.load_into(target, 2, strict=False, allow_pickle=True)
+    assert target["loader"]["position"] == 100
+
+
 def test_a_run_knows_its_rank(tmp_path: Path) -> None:
     save_ranks(tmp_path / "run", 2, job_state)
     store = dist.HashStore()
