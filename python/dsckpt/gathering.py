@@ -113,7 +113,7 @@ class Gather:
         self.tensors: list[Any] = []
         anothers = self.checkpoint.shards[self.shard][1] != self.rank
         stored = stored_tree(self.native, permission, shared_only=anothers)
-        own = Own(self.rank, stored)
+        own = Own(self.rank, stored, anothers)
         if anothers:
             own.anothers = frozenset(self.native.rank_own())
             own.unshared = unshared(self.checkpoint, self.shard)

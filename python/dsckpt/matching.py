@@ -44,9 +44,9 @@ class Own:
     Args:
         rank: Whose.
         stored: The stored state, which may be that of all ranks in one file.
-        anothers: Names of what the file says is another rank's own; `stored` has none of it.
-        unshared: Places of values that differ from rank to rank, though no mark says so; where a
-            file of another rank is taken.
+        of_another: Whether another rank wrote the file.
+        anothers: Names of what that file says is its rank's own; `stored` has none of it.
+        unshared: Places of values there that differ from rank to rank, though no mark says so.
         without: Found: places of the state for which there is nothing.
         taken: Found: places that get an unshared value.
         took_from_all: Found: something came out of the states of all ranks.
@@ -54,6 +54,7 @@ class Own:
 
     rank: int
     stored: Any
+    of_another: bool = False
     anothers: frozenset[str] = frozenset()
     unshared: Sequence[Path] = ()
     without: list[Path] = field(default_factory=list)
@@ -112,7 +113,7 @@ class Match:
         anothers = self.own.is_anothers(path)
         if not anothers and not marked(state):
             return self._walk(state, stored, path)
-        if anothers or stored is MISSING:
+        if self.own.of_another or stored is MISSING:
             stored = self.own.find(path)
         if stored is MISSING:
             self.own.without.append(path)

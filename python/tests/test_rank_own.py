@@ -261,6 +261,17 @@ def test_a_run_knows_its_rank(tmp_path: Path) -> None:
             assert torch.equal(mine["rng"]["torch"], job_state(rank)["rng"]["torch"])
 
 
+def test_loading_without_a_rank_is_told(tmp_path: Path) -> None:
+    found = save_ranks(tmp_path / "run", 2, job_state)
+    with pytest.warns(RuntimeWarning, match="is rank 1, and loads rank 0's own of .*: loader, rng"):
+        check_own(Checkpoint(found.path, rank=1).load(), 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_own(found.load(), 0)
+        check_own(Checkpoint(found.path, rank=1).load(0), 0)
+        check_own(Checkpoint(found.path, rank=1).load(1), 1)
+
+
 def test_the_checkpoint_says_what_is_anothers(tmp_path: Path) -> None:
     """The state to load into has no marks: it was loaded, or made by hand."""
 
@@ -300,6 +311,18 @@ def test_marks_in_a_state_to_load_into(tmp_path: Path) -> None:
     missing = {"more": dsckpt.rank_own(1)}
     with pytest.raises(dsckpt.DsckptError, match=r"rank 1's own for state\['more'\]"):
         found.load_into(missing, 1)
+
+
+def test_a_mark_in_the_state_alone_is_enough(tmp_path: Path) -> None:
+    found = save_ranks(tmp_path / "run", 2, lambda rank: {"a": torch.ones(2), "n": 5})
+    target = {"a": dsckpt.rank_own(torch.zeros(2)), "n": dsckpt.rank_own(0)}
+    with pytest.raises(dsckpt.DsckptError, match=r"rank 2's own for state\['a'\], state\['n'\]"):
+        found.load_into(target, 2)
+    with pytest.warns(RuntimeWarning, match="left as it is"):
+        found.load_into(target, 2, strict=False)
+    assert (target["a"].value.tolist(), target["n"].value) == ([0, 0], 0)
+    found.load_into(target, 1)
+    assert (target["a"].value.tolist(), target["n"].value) == ([1, 1], 5)
 
 
 def test_unmarked_tensors_that_differ_are_refused(tmp_path: Path) -> None:
