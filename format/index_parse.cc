@@ -14,7 +14,7 @@ constexpr std::string_view kPart = "index";
 constexpr uint8_t kHashXxh3 = 1;
 // Index -> Tensors -> Payload; the margin is for tables that later versions append.
 constexpr uint32_t kMaxTableDepth = 8;
-// The schema has twelve; the margin likewise.
+// The schema has fourteen; the margin likewise.
 constexpr uint32_t kMaxTables = 64;
 
 Status BorrowTree(Borrower& borrow, const fbs::Tree* tree, TreeView& out) {

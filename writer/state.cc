@@ -268,7 +268,7 @@ struct State::Impl {
       }
       const Node& node = nodes[next];
       std::optional<uint32_t> outside = description.data().rank_own;
-      if (const auto owner = owners.find(next); !owners.empty() && owner != owners.end()) {
+      if (const auto owner = owners.find(next); owner != owners.end()) {
         outside = description.SetRankOwn(owner->second);
       }
       DescribeItem(node, description);

@@ -266,6 +266,8 @@ class File:
     def pieces(self, ordinal: int) -> list[Piece]: ...
     def digest(self, ordinal: int) -> str | None:
         """Digest of a tensor, 32 hex digits; None for plain safetensors."""
+    def object_digest(self, ordinal: int) -> str | None:
+        """The same of an object."""
     def view(self, name: str) -> tuple[memoryview, bool]:
         """Read-only bytes of a tensor; whether they are the mapped file."""
     def read_slice(self, name: str, box: Sequence[tuple[int, int]], out: Any) -> None:

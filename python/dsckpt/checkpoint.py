@@ -12,7 +12,7 @@ from .errors import DsckptError
 from .gathering import Gather, allocate, load_shard
 from .loading import MapLocation
 from .materialize import Info
-from .own import own_rank
+from .own import own_rank, took_another
 from .pickles import Permission
 
 MANIFEST = "dsckpt.manifest"
@@ -166,7 +166,7 @@ class Checkpoint:
 
     def load(
         self,
-        rank: int = 0,
+        rank: int | None = None,
         *,
         shard: str | None = None,
         or_shared: bool = False,
@@ -183,7 +183,8 @@ class Checkpoint:
         optimizer) come back as the rank had them.
 
         Args:
-            rank: Whose state.
+            rank: Whose state. None: rank 0's; a warning says so where this process is another rank
+                and something in that state is rank 0's own.
             shard: Which of the rank's files, where it wrote several.
             or_shared: Where the rank wrote nothing, because more ranks load than saved: what all
                 ranks share, from rank 0's file, without what was rank 0's own (rank_own()): that is
@@ -200,8 +201,11 @@ class Checkpoint:
             PickleRefused: As for dsckpt.load().
         """
         permission = Permission(allow_pickle, allow, self.path)
-        shared_only = or_shared and self._rank_or_0(rank) != rank
-        at = self.shard_of(0 if shared_only else rank, shard)
+        wanted = 0 if rank is None else rank
+        shared_only = or_shared and self._rank_or_0(wanted) != wanted
+        at = self.shard_of(0 if shared_only else wanted, shard)
+        if rank is None and self._own_rank() != 0:
+            took_another(self._own_rank(), self._native.open_shard(at).rank_own(), self.path)
         return load_shard(self, at, map_location, mmap, permission, verify, shared_only)
 
     def load_into(
@@ -239,9 +243,12 @@ class Checkpoint:
             As dsckpt.load_into().
         """
         permission = Permission(allow_pickle, allow, self.path)
-        mine = next(one for one in (rank, self._rank, own_rank()) if one is not None)
+        mine = self._own_rank() if rank is None else rank
         at = self.shard_of(self._rank_or_0(mine), shard)
         return Gather(self, at, mine).load_into(state, permission, strict)
+
+    def _own_rank(self) -> int:
+        return own_rank() if self._rank is None else self._rank
 
     def _rank_or_0(self, rank: int) -> int:
         return rank if any(shard[1] == rank for shard in self.shards) else 0

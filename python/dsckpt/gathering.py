@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _native, dtypes, mapped, memory, placement, tree
+from . import _native, dtypes, mapped, memory, placement, rebuild, tree
 from .loading import MapLocation, finish, load_objects, where_to
 from .matching import Match, Own, Path, Stored, Target, target_of
 from .materialize import Info, NumpyBackend, TorchBackend
@@ -122,14 +122,13 @@ class Gather:
         self.tensors: list[Any] = []
         anothers = self.checkpoint.shards[self.shard][1] != self.rank
         stored = stored_tree(self.native, permission, shared_only=anothers)
-        roots = self.native.rank_own() if anothers else []
-        match = Match(
-            self._accept,
-            strict,
-            # Of other numbers of ranks, what only the file has may be another rank's by now.
-            whole_file=self.checkpoint.ranks == ranks_here(),
-            own=Own(self.rank, stored, frozenset(roots)),
-        )
+        own = Own(self.rank, stored, anothers)
+        if anothers:
+            own.anothers = frozenset(self.native.rank_own())
+            own.unshared = unshared(self.checkpoint, self.shard)
+        # Of other numbers of ranks, what only the file has may be another rank's by now.
+        whole_file = self.checkpoint.ranks == ranks_here()
+        match = Match(self._accept, strict, whole_file=whole_file, own=own)
         new = match.walk(state, stored)
         match.check(self.checkpoint.path)
         fence_writers()
@@ -197,6 +196,59 @@ class Gather:
             self.reads.append((info.name, box, buffer))
             self.finish.append(lambda: copy_into(tensor, made))
         return None
+
+
+def unshared(checkpoint: Checkpoint, at: int) -> list[Path]:
+    """Places of values and objects in a file that another rank's file has otherwise, unmarked.
+
+    Two ranks stand for all: what differs between them is not what all share.
+    """
+    shards = checkpoint.shards
+    others = [i for i, shard in enumerate(shards) if shard[1] != shards[at][1]]
+    if not others:
+        return []
+    found: list[Path] = []
+    _compare(_values(checkpoint, at), _values(checkpoint, others[0]), (), found)
+    return found
+
+
+class _Tensor:
+    """Stands for any tensor: those were compared when the checkpoint was made."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Tensor
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def _values(checkpoint: Checkpoint, at: int) -> Any:
+    native = checkpoint.native.open_shard(at)
+    return rebuild.state(
+        native,
+        [_Tensor()] * len(native.tensors()),
+        lambda ordinal, _tag, _path: ("object", native.object_digest(ordinal)),
+        lambda _tag, value, _path: value,
+        shared_only=True,
+    )
+
+
+def _compare(one: Any, other: Any, path: Path, found: list[Path]) -> None:
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key, value in one.items():
+            if key in other:
+                _compare(value, other[key], (*path, key), found)
+            elif type(value) is not _Tensor:
+                found.append((*path, key))
+    elif isinstance(one, (list, tuple)) and type(one) is type(other) and len(one) == len(other):
+        for position, value in enumerate(one):
+            _compare(value, other[position], (*path, position), found)
+    elif type(one) is not type(other) or not (one == other or _both_nan(one, other)):
+        found.append(path)
+
+
+def _both_nan(one: Any, other: Any) -> bool:
+    return type(one) is float and math.isnan(one) and math.isnan(other)
 
 
 def copy_into(tensor: Any, made: Any) -> None:

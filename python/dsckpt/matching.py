@@ -9,7 +9,7 @@ from typing import Any
 
 from . import filling, memory, placement, tree
 from .errors import DsckptError, place
-from .own import RANKS, RankOwn, marked, without_own
+from .own import RANKS, RankOwn, marked, took_unshared, without_own
 
 Path = tuple[Any, ...]
 _SHOWN_DIFFERENCES = 20
@@ -44,13 +44,21 @@ class Own:
     Args:
         rank: Whose.
         stored: The stored state, which may be that of all ranks in one file.
-        anothers: Names of what the file says is another rank's own; `stored` has none of it.
+        of_another: Whether another rank wrote the file.
+        anothers: Names of what that file says is its rank's own; `stored` has none of it.
+        unshared: Places of values there that differ from rank to rank, though no mark says so.
+        without: Found: places of the state for which there is nothing.
+        taken: Found: places that get an unshared value.
+        took_from_all: Found: something came out of the states of all ranks.
     """
 
     rank: int
     stored: Any
+    of_another: bool = False
     anothers: frozenset[str] = frozenset()
+    unshared: Sequence[Path] = ()
     without: list[Path] = field(default_factory=list)
+    taken: list[Path] = field(default_factory=list)
     took_from_all: bool = False
 
     def is_anothers(self, path: Path) -> bool:
@@ -58,6 +66,14 @@ class Own:
         if not self.anothers or not all(type(key) in (str, int) for key in path):
             return False
         return tree.item_name(path) in self.anothers
+
+    def note_taken(self, path: Path) -> None:
+        """What stands at a place of the state is replaced by what the file has."""
+        for other in self.unshared:
+            shorter = min(len(other), len(path))
+            if other[:shorter] == path[:shorter]:
+                self.taken.append(path)
+                return
 
     def find(self, path: Path) -> Any:
         """What a file with the states of all ranks has for this one; MISSING: nothing."""
@@ -99,7 +115,7 @@ class Match:
         anothers = self.own.is_anothers(path)
         if not anothers and not marked(state):
             return self._walk(state, stored, path)
-        if anothers or stored is MISSING:
+        if self.own.of_another or stored is MISSING:
             stored = self.own.find(path)
         if stored is MISSING:
             self.own.without.append(path)
@@ -133,6 +149,7 @@ class Match:
         elif self.strict and self._copied and not _same(state, stored):
             self.differ(path, f"{state!r} in the state, {stored!r} in the file: {self._copied}")
         else:
+            self.own.note_taken(path)
             return stored
         return state
 
@@ -205,6 +222,7 @@ class Match:
         """Raises Mismatch if there is any difference. Says what a rank's own is not there."""
         if not self.differences:
             without_own(self.own.rank, self.own.without, file, self.strict)
+            took_unshared(self.own.rank, self.own.taken, file)
             return
         shown = self.differences[:_SHOWN_DIFFERENCES]
         more = len(self.differences) - len(shown)

@@ -78,9 +78,7 @@ def without_own(rank: int, paths: Sequence[Sequence[Any]], file: str, strict: bo
     """
     if not paths:
         return
-    shown = ", ".join(place(path) for path in paths[:20])
-    more = f" and {len(paths) - 20} more" if len(paths) > 20 else ""
-    said = f"{file} has nothing of rank {rank}'s own for {shown}{more}"
+    said = f"{file} has nothing of rank {rank}'s own for {_list(paths)}"
     if strict:
         raise DsckptError(
             f"{said}, so nothing was loaded: give load_into(strict=False) to leave that as it is "
@@ -88,4 +86,32 @@ def without_own(rank: int, paths: Sequence[Sequence[Any]], file: str, strict: bo
             "NotFound",
             file,
         )
-    warnings.warn(f"{said}: it was left as it is", RuntimeWarning, stacklevel=4)
+    warnings.warn(f"{said}: it was left as it is", RuntimeWarning, stacklevel=5)
+
+
+def took_unshared(rank: int, paths: Sequence[Sequence[Any]], file: str) -> None:
+    """Warns that a rank got rank 0's values of what differs from rank to rank, unmarked."""
+    if paths:
+        warnings.warn(
+            f"rank {rank} saved nothing in {file}, and gets rank 0's for {_list(paths)}, which "
+            "differs from rank to rank: mark it with rank_own() where it is saved",
+            RuntimeWarning,
+            stacklevel=5,
+        )
+
+
+def took_another(rank: int, names: Sequence[str], file: str) -> None:
+    """Warns that a rank loads the state of rank 0 with what is rank 0's own."""
+    if names:
+        more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+        warnings.warn(
+            f"this is rank {rank}, and loads rank 0's own of {file}: {', '.join(names[:20])}{more}"
+            f". Give Checkpoint.load({rank}), or a rank on purpose",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+
+def _list(paths: Sequence[Sequence[Any]]) -> str:
+    shown = ", ".join(place(path) for path in paths[:20])
+    return shown + (f" and {len(paths) - 20} more" if len(paths) > 20 else "")

@@ -61,13 +61,21 @@ nb::tuple FindTensor(const File& self, const std::string& name) {
   return ToTuple(Unwrap(info));
 }
 
-std::optional<std::string> Digest(const File& self, uint32_t ordinal) {
-  const auto digest = self.Digest(self.tensor(Checked(self, ordinal)));
+std::optional<std::string> ToText(const std::optional<Hash128>& digest) {
   if (!digest) return std::nullopt;
   char text[33];
   std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(digest->high),
                 static_cast<unsigned long long>(digest->low));
   return text;
+}
+
+std::optional<std::string> Digest(const File& self, uint32_t ordinal) {
+  return ToText(self.Digest(self.tensor(Checked(self, ordinal))));
+}
+
+std::optional<std::string> ObjectDigest(const File& self, uint32_t ordinal) {
+  if (ordinal >= self.object_count()) throw nb::index_error("no such object");
+  return ToText(self.Digest(self.object(ordinal)));
 }
 
 nb::tuple View(const File& self, const std::string& name) {
@@ -172,6 +180,7 @@ void BindFile(nb::module_& module) {
           },
           "ordinal"_a)
       .def("digest", &Digest, "ordinal"_a)
+      .def("object_digest", &ObjectDigest, "ordinal"_a)
       .def("view", &View, "name"_a)
       .def("read_slice", &ReadSlice, "name"_a, "box"_a, "out"_a)
       .def("load", &Load, "requests"_a, nb::kw_only(), "verify"_a = true)

@@ -207,6 +207,48 @@ def test_a_rank_that_saved_nothing_is_told(tmp_path: Path) -> None:
     check_own(found.load(1, or_shared=True), 1)
 
 
+def test_unmarked_values_that_differ_are_told(tmp_path: Path) -> None:
+    """A data loader of others, say: its state holds no tensor and bears no mark."""
+
+    def state_of(rank: int) -> dict[str, Any]:
+        loader = {"position": 100 + rank, "epoch": 3, "nan": float("nan"), "done": rank == 1}
+        return {
+            "w": torch.ones(2),
+            "loader": loader,
+            "list": [1, rank],
+            "object": Path(str(rank)),
+            "only": {rank: rank},
+            "same": Path("same"),
+        }
+
+    found = save_ranks(tmp_path / "run", 2, state_of)
+
+    def load(rank: int) -> tuple[dict[str, Any], list[str]]:
+        target = state_of(9)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found.load_into(target, rank, strict=False, allow_pickle=True)
+        return target, [str(one.message) for one in told]
+
+    for rank in (0, 1):
+        target, told = load(rank)
+        assert told == []
+        assert (target["loader"]["position"], target["object"]) == (100 + rank, Path(str(rank)))
+    target, told = load(2)
+    assert target["loader"]["position"] == 100
+    assert len(told) == 1
+    places = ("['loader']['position']", "['loader']['done']", "['list'][1]", "['object']")
+    listed = ", ".join(f"state{one}" for one in places)
+    assert f"gets rank 0's for {listed}, which differs from rank to rank" in told[0]
+
+    alone = save_ranks(tmp_path / "alone", 1, state_of)
+    target = state_of(9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        alone.load_into(target, 2, strict=False, allow_pickle=True)
+    assert target["loader"]["position"] == 100
+
+
 def test_a_run_knows_its_rank(tmp_path: Path) -> None:
     save_ranks(tmp_path / "run", 2, job_state)
     store = dist.HashStore()
@@ -217,6 +259,17 @@ def test_a_run_knows_its_rank(tmp_path: Path) -> None:
             mine = job_state(9)
             found.load_into(mine)
             assert torch.equal(mine["rng"]["torch"], job_state(rank)["rng"]["torch"])
+
+
+def test_loading_without_a_rank_is_told(tmp_path: Path) -> None:
+    found = save_ranks(tmp_path / "run", 2, job_state)
+    with pytest.warns(RuntimeWarning, match="is rank 1, and loads rank 0's own of .*: loader, rng"):
+        check_own(Checkpoint(found.path, rank=1).load(), 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_own(found.load(), 0)
+        check_own(Checkpoint(found.path, rank=1).load(0), 0)
+        check_own(Checkpoint(found.path, rank=1).load(1), 1)
 
 
 def test_the_checkpoint_says_what_is_anothers(tmp_path: Path) -> None:
@@ -258,6 +311,18 @@ def test_marks_in_a_state_to_load_into(tmp_path: Path) -> None:
     missing = {"more": dsckpt.rank_own(1)}
     with pytest.raises(dsckpt.DsckptError, match=r"rank 1's own for state\['more'\]"):
         found.load_into(missing, 1)
+
+
+def test_a_mark_in_the_state_alone_is_enough(tmp_path: Path) -> None:
+    found = save_ranks(tmp_path / "run", 2, lambda rank: {"a": torch.ones(2), "n": 5})
+    target = {"a": dsckpt.rank_own(torch.zeros(2)), "n": dsckpt.rank_own(0)}
+    with pytest.raises(dsckpt.DsckptError, match=r"rank 2's own for state\['a'\], state\['n'\]"):
+        found.load_into(target, 2)
+    with pytest.warns(RuntimeWarning, match="left as it is"):
+        found.load_into(target, 2, strict=False)
+    assert (target["a"].value.tolist(), target["n"].value) == ([0, 0], 0)
+    found.load_into(target, 1)
+    assert (target["a"].value.tolist(), target["n"].value) == ([1, 1], 5)
 
 
 def test_unmarked_tensors_that_differ_are_refused(tmp_path: Path) -> None:
