@@ -35,7 +35,6 @@ MORE_CASES = (
     "zero2-bf16",
     "zero3-bf16",
     "offload-bf16",
-    "zero2-fp16",
     "plain",
 )
 
@@ -293,24 +292,20 @@ def assert_equal(found: dict[str, Any], expected: dict[str, Any]) -> None:
         assert torch.equal(found[name], value), name
 
 
-def test_every_rank_may_have_a_tag_of_its_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("validation", ["IGNORE", "WARN", "FAIL"])
+def test_every_rank_may_have_a_tag_of_its_own(tmp_path: Path, validation: str) -> None:
     cases = ("zero0", "zero1", "zero3")
-    for validation in ("IGNORE", "WARN"):
-        folder = tmp_path / validation
-        folder.mkdir()
-        config = {**OURS, "checkpoint": {"tag_validation": validation}}
-        assert run("own_tags", folder, *cases, config=config) == [0, 0], log_of("own_tags", folder)
-        for case in cases:
-            for rank in range(RANKS):
-                assert saw("own_tags", folder, case, rank)["facts"] == {
-                    "turn 0": True,
-                    "turn 1": True,
-                    "shared": True,
-                    "latest": "shared",
-                }
-        assert Checkpoint(folder / "zero1" / "rank-1-1").ranks == 1
-        with pytest.raises(DsckptError, match="does not hold"):
-            fp32_state_dict(folder / "zero1", "rank-0-1")
+    config = {**OURS, "checkpoint": {"tag_validation": validation}}
+    assert run("own_tags", tmp_path, *cases, config=config) == [0, 0], log_of("own_tags", tmp_path)
+    turn = "refused" if validation == "FAIL" else True
+    for case in cases:
+        for rank in range(RANKS):
+            facts = saw("own_tags", tmp_path, case, rank)["facts"]
+            assert facts == {"turn 0": turn, "turn 1": turn, "shared": True, "latest": "shared"}
+    if validation != "FAIL":
+        assert Checkpoint(tmp_path / "zero1" / "rank-1-1").ranks == 1
+        with pytest.raises(DsckptError, match="does not hold what the optimizers"):
+            fp32_state_dict(tmp_path / "zero1", "rank-0-1")
 
 
 def test_child_of_multiprocessing_publishes_what_it_saved(tmp_path: Path) -> None:
@@ -376,6 +371,15 @@ def test_checkpoint_that_fails_at_the_end_fails_the_process(tmp_path: Path) -> N
 def test_other_precisions_resume_with_the_same_losses(tmp_path: Path) -> None:
     train_and_resume(tmp_path, MORE_CASES, OURS)
     assert [case for case in MORE_CASES if not same_losses(tmp_path, case)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not torch.ops.mkldnn._is_mkldnn_fp16_supported(), reason="needs a CPU that has fp16"
+)
+def test_fp16_resumes_with_the_same_losses(tmp_path: Path) -> None:
+    train_and_resume(tmp_path, ("zero2-fp16",), OURS)
+    assert same_losses(tmp_path, "zero2-fp16")
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import pytest
 
 import dsckpt
 from dsckpt.deepspeed import config, latest, patches, readers, torch_files
+from dsckpt.deepspeed import tags as tags_module
 from dsckpt.deepspeed.allow import ALLOWED
 from dsckpt.deepspeed.layout import Fragment, Layout
 from dsckpt.deepspeed.pieces import Names
@@ -398,3 +399,27 @@ def test_readers_wait_for_what_they_read_only(tmp_path: Path, path: str, concern
     save = UnderWay(None, request, group, None, None)
     save.wait()
     assert save.concerns(os.path.realpath(tmp_path / path)) == concerned
+
+
+@pytest.mark.parametrize(("tags", "differ"), [(("a", "a"), False), (("a", "b"), True)])
+def test_tags_that_differ_are_noticed_by_all(
+    monkeypatch: pytest.MonkeyPatch, tags: tuple[str, str], differ: bool
+) -> None:
+    store = torch.distributed.HashStore()
+    numbers = iter([1, 1, 2, 2])
+    monkeypatch.setattr(tags_module, "default_store", lambda: store)
+    monkeypatch.setattr(tags_module, "next_number", lambda _store, _what: next(numbers))
+    for _ in range(2):
+        ranks = [tags_module.Tags() for _ in tags]
+        for rank, tag in zip(ranks, tags):
+            rank.say(tag)
+        assert [rank.differ() for rank in ranks] == [differ, differ]
+    assert store.check(["dsckpt/tag/2/first"])
+    assert not store.check(["dsckpt/tag/1/first"])
+
+
+def test_one_rank_needs_no_store_for_its_tag(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tags_module, "default_store", lambda: None)
+    alone = tags_module.Tags()
+    alone.say("a")
+    assert not alone.differ()
