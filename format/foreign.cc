@@ -1,5 +1,6 @@
 #include "format/foreign.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace dsckpt::format {
@@ -29,6 +30,17 @@ bool IsPickle(std::string_view head) {
   return head.size() >= 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5;
 }
 
+// Of the identifier in a manifest's FlatBuffer, behind its root offset.
+bool IsManifest(std::string_view head) { return head.substr(0, 8).ends_with("DSCM"sv); }
+
+// As a header length, eight characters of text would be beyond every limit.
+bool IsText(std::string_view head) {
+  return head.size() >= 8 && std::all_of(head.begin(), head.end(), [](char c) {
+           const auto byte = static_cast<unsigned char>(c);
+           return byte >= 0x20 ? byte != 0x7F : "\t\n\r\f"sv.find(c) != std::string_view::npos;
+         });
+}
+
 }  // namespace
 
 std::string_view ForeignKind(std::span<const std::byte> head) {
@@ -37,6 +49,8 @@ std::string_view ForeignKind(std::span<const std::byte> head) {
   for (const Signature& signature : kSignatures) {
     if (text.starts_with(signature.bytes)) return signature.kind;
   }
+  if (IsManifest(text)) return "the manifest of a checkpoint: its directory is what is opened";
+  if (IsText(text)) return "text";
   return {};
 }
 

@@ -27,22 +27,41 @@ Status Truncated(const std::string& path, uint64_t offset, uint64_t wanted, uint
       .WithOffset(offset + found);
 }
 
+// Non-blocking, or a FIFO without a writer would hang before its kind can be seen.
+int OpenToRead(const std::string& path) {
+  return Sys().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
+}
+
 class PosixFile : public InputFile {
  public:
-  PosixFile(std::string path, int fd, uint64_t size)
-      : path_(std::move(path)), fd_(fd), size_(size) {}
+  PosixFile(std::string path, int fd, const struct stat& info)
+      : path_(std::move(path)),
+        device_(info.st_dev),
+        inode_(info.st_ino),
+        size_(static_cast<uint64_t>(info.st_size)),
+        fd_(fd) {}
   ~PosixFile() override {
     if (direct_fd_ >= 0) Sys().close(direct_fd_);
-    Sys().close(fd_);
+    if (fd_ >= 0) Sys().close(fd_);
   }
 
   uint64_t size() const override { return size_; }
   const std::string& path() const override { return path_; }
-  int fd() const override { return fd_; }
+  int fd() const override {
+    std::lock_guard lock(mutex_);
+    if (fd_ < 0) fd_ = Reopen();
+    return fd_;
+  }
+  void Release(std::shared_ptr<const Mapping> mapping) const override {
+    mapping_ = std::move(mapping);
+    Sys().close(std::exchange(fd_, -1));
+  }
 
   Status ReadAt(uint64_t offset, std::span<std::byte> out) const override {
+    const int from = fd();
+    if (from < 0) return ReadMapping(offset, out);
     Transfer transfer{.request = {.op = IoRequest::Op::kRead,
-                                  .fd = fd_,
+                                  .fd = from,
                                   .data = out.data(),
                                   .bytes = out.size(),
                                   .offset = offset,
@@ -51,7 +70,7 @@ class PosixFile : public InputFile {
     std::optional<int> error;
     if (out.empty()) error = 0;
     while (!error) {
-      const ssize_t got = Sys().pread(fd_, transfer.next_data(), transfer.next_bytes(),
+      const ssize_t got = Sys().pread(from, transfer.next_data(), transfer.next_bytes(),
                                       static_cast<off_t>(transfer.next_offset()));
       error = transfer.Advance(got >= 0 ? got : -errno);
     }
@@ -64,7 +83,9 @@ class PosixFile : public InputFile {
     const uint64_t there = std::min<uint64_t>(out.size(), size_ - std::min(size_, offset));
     std::call_once(direct_opened_, [this] {
       // The same inode whatever stands under the path by now.
-      const std::string path = "/proc/self/fd/" + std::to_string(fd_);
+      const int from = fd();
+      if (from < 0) return;
+      const std::string path = "/proc/self/fd/" + std::to_string(from);
       direct_fd_ = Sys().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT, 0);
     });
     uint64_t done = 0;
@@ -83,9 +104,32 @@ class PosixFile : public InputFile {
   }
 
  private:
+  /// The inode is that of the mapping, which keeps it alive: its number means no other file.
+  int Reopen() const {
+    const int fd = OpenToRead(path_);
+    struct stat info;
+    if (fd >= 0 && fstat(fd, &info) == 0 && info.st_dev == device_ && info.st_ino == inode_) {
+      return fd;
+    }
+    if (fd >= 0) Sys().close(fd);
+    return -1;
+  }
+
+  Status ReadMapping(uint64_t offset, std::span<std::byte> out) const {
+    const auto bytes = mapping_->bytes();
+    const uint64_t there = offset < bytes.size() ? bytes.size() - offset : 0;
+    if (out.size() > there) return Truncated(path_, offset, out.size(), there);
+    std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(offset), out.size(), out.begin());
+    return Status();
+  }
+
   const std::string path_;
-  const int fd_;
+  const dev_t device_;
+  const ino_t inode_;
   const uint64_t size_;
+  mutable std::mutex mutex_;
+  mutable int fd_;                                  // -1: given back
+  mutable std::shared_ptr<const Mapping> mapping_;  // once it was given back
   mutable std::once_flag direct_opened_;
   mutable int direct_fd_ = -1;
 };
@@ -119,8 +163,7 @@ class SourceFile : public InputFile {
 }  // namespace
 
 Result<std::shared_ptr<const InputFile>> InputFile::Open(const std::string& path) {
-  // Non-blocking, or a FIFO without a writer would hang before its kind can be seen.
-  const int fd = Sys().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
+  const int fd = OpenToRead(path);
   if (fd < 0) return ErrnoStatus(errno, "open", path);
   struct stat info;
   Status status;
@@ -137,8 +180,7 @@ Result<std::shared_ptr<const InputFile>> InputFile::Open(const std::string& path
     return status;
   }
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-  return std::shared_ptr<const InputFile>(
-      std::make_shared<PosixFile>(path, fd, static_cast<uint64_t>(info.st_size)));
+  return std::shared_ptr<const InputFile>(std::make_shared<PosixFile>(path, fd, info));
 }
 
 std::shared_ptr<const InputFile> InputFile::Of(std::shared_ptr<const Source> source) {

@@ -14,6 +14,8 @@
 
 namespace dsckpt::io {
 
+class Mapping;
+
 /// A read-only file or Source. Thread-safe.
 class InputFile {
  public:
@@ -31,8 +33,12 @@ class InputFile {
   /// Reads [offset, offset + out.size()), past the page cache where the file system allows it; all
   /// three aligned to pages. Returns how much there was before the end of the file.
   virtual Result<uint64_t> ReadDirect(uint64_t offset, std::span<std::byte> out) const = 0;
-  /// The descriptor, or -1 for a Source.
+  /// The descriptor, or -1 for a Source and for a file that is under its path no more.
   virtual int fd() const = 0;
+  /// Gives the descriptor back, now that the file is mapped: programs hold thousands of files open.
+  /// Later reads open the file again, or are of the mapping where another one stands under its
+  /// path. REQUIRES: no other call at the same time.
+  virtual void Release(std::shared_ptr<const Mapping> /*mapping*/) const {}
 };
 
 /// A read-only shared mapping of a whole file. Unmapped by the destructor.

@@ -86,6 +86,7 @@ Status Load(File::Impl& impl, const OpenOptions& options) {
     // A file system that refuses is no error: views read instead.
     if (auto mapping = io::Mapping::Map(*impl.input); mapping.ok()) {
       impl.mapping = std::move(mapping).value();
+      impl.input->Release(impl.mapping);
     }
   }
   return Status();

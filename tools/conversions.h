@@ -1,6 +1,8 @@
 #ifndef DSCKPT_TOOLS_CONVERSIONS_H_
 #define DSCKPT_TOOLS_CONVERSIONS_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +10,7 @@
 #include "tools/merge_output.h"
 #include "tools/merge_plan.h"
 #include "tools/save.h"
+#include "tools/selection.h"
 
 // What import, export and merge do, for `convert`, which picks among them. All report to the
 // console and return the exit code.
@@ -17,25 +20,28 @@ namespace dsckpt::tools {
 struct ImportOptions {
   OutputOptions files;
   std::string encoding = "raw";
+  std::optional<int64_t> step = {};
+  std::vector<std::string> attributes = {};  ///< "NAME=VALUE"
 };
 int Import(Console& console, const ImportOptions& options);
 
 struct ExportOptions {
   OutputOptions files;
+  Selection selection;
   bool strict = false;
   bool no_verify = false;
 };
 int Export(Console& console, const ExportOptions& options);
 
 struct MergeOptions {
-  /// A checkpoint directory; any number of shards or safetensors files; or the index of a sharded
-  /// safetensors model.
+  /// One operand, or several files in rank order.
   std::vector<std::string> inputs;
+  Selection selection;
   MergeTarget target;
   Spread spread;
-  std::string format = "dsckpt";
   bool no_verify = false;
   bool dry_run = false;
+  bool strict = false;  ///< refuse to leave out objects and attributes
 };
 int Merge(Console& console, const MergeOptions& options);
 

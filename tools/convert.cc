@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,54 +9,37 @@
 #include "dsckpt/file.h"
 #include "tools/commands.h"
 #include "tools/conversions.h"
-#include "tools/model_index.h"
-#include "tools/survey.h"
+#include "tools/operand.h"
 
 namespace dsckpt::tools {
 namespace {
 
 struct Options {
   OutputOptions files;
+  Selection selection;
   std::string format;  // empty: the one that the input is not
   uint64_t max_shard_bytes = 0;
   bool no_verify = false;
 };
 
 struct Input {
-  std::string path;
-  bool single = false;       // one file, else several
+  Operand operand;
   bool safetensors = false;  // else dsckpt
 };
 
-/// A directory is a checkpoint or a model with its index.
 Result<Input> Recognize(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code unknown;
-  if (IsModelIndex(path)) return Input{path, false, true};
-  if (IsDirectory(path)) {
-    const std::string index = (fs::path(path) / kModelIndexName).string();
-    if (fs::exists(index, unknown)) return Input{index, false, true};
-    if (fs::exists(fs::path(path) / ".metadata", unknown)) {
-      return Status(StatusCode::kUnsupported,
-                    path +
-                        " was written by torch.distributed.checkpoint, whose metadata only "
-                        "Python can read: dsckpt.convert.convert() converts it")
-          .WithPath(path);
-    }
-    return Input{path, false, false};  // Opening it says what is missing.
+  DSCKPT_ASSIGN_OR_RETURN(Operand operand, ToOperand(path));
+  if (operand.kind != OperandKind::kFile) {
+    const bool index = operand.kind == OperandKind::kIndex;
+    return Input{std::move(operand), index};
   }
-  const auto file = File::Open(path);
-  if (file.ok()) return Input{path, true, file->format() == FileFormat::kSafetensors};
+  const auto file = File::Open(operand.path, {.map = false});
+  if (file.ok()) return Input{std::move(operand), file->format() == FileFormat::kSafetensors};
   if (file.status().code() != StatusCode::kNotCheckpoint) return file.status();
   return Status(file.status().code(), file.status().message() +
                                           "; files of torch.save are converted by "
                                           "dsckpt.convert.convert() in Python")
       .WithPath(path);
-}
-
-int ConvertFile(Console& console, const Options& options, const Input& input) {
-  if (input.safetensors) return Import(console, {options.files});
-  return Export(console, {options.files, false, options.no_verify});
 }
 
 int Convert(Console& console, const Options& options) {
@@ -67,15 +49,19 @@ int Convert(Console& console, const Options& options) {
                              : input->safetensors    ? "dsckpt"
                                                      : "safetensors";
   const bool to_safetensors = format == "safetensors";
-  if (input->single && options.max_shard_bytes == 0 && to_safetensors != input->safetensors) {
-    return ConvertFile(console, options, *input);
+  const OutputOptions files{input->operand.path, options.files.output, options.files.force};
+  if (input->operand.kind == OperandKind::kFile && options.max_shard_bytes == 0 &&
+      to_safetensors != input->safetensors) {
+    if (to_safetensors)
+      return Export(console, {files, options.selection, false, options.no_verify});
+    if (!options.selection.any()) return Import(console, {.files = files});
   }
   MergeOptions merge;
-  merge.inputs = {input->path};
+  merge.inputs = {input->operand.path};
+  merge.selection = options.selection;
   merge.target = {options.files.output, options.max_shard_bytes != 0, to_safetensors,
                   options.files.force};
   merge.spread.max_shard_bytes = options.max_shard_bytes;
-  merge.format = format;
   merge.no_verify = options.no_verify;
   return Merge(console, merge);
 }
@@ -87,8 +73,8 @@ Command AddConvert(CLI::App& root) {
   CLI::App* app = root.add_subcommand(
       "convert", "Make safetensors of dsckpt files and checkpoints, or the reverse");
   AddOutputOptions(*app, options->files,
-                   "A dsckpt or safetensors file, a checkpoint directory, or a model's directory "
-                   "or .index.json");
+                   "A dsckpt or safetensors file, a checkpoint, run or model directory, or an "
+                   ".index.json");
   app->add_option("--format", options->format,
                   "dsckpt or safetensors; default: the one that the input is not")
       ->check(CLI::IsMember({"dsckpt", "safetensors"}))
@@ -97,11 +83,13 @@ Command AddConvert(CLI::App& root) {
                   "Write a directory of files up to this size (5GB, 512MiB), with an index")
       ->transform(CLI::AsSizeValue(false))
       ->option_text("SIZE");
+  AddSelectionOptions(*app, options->selection);
   app->add_flag("--no-verify", options->no_verify, "Do not check the input's checksums");
   app->footer(
       "Examples:\n"
       "  dsckpt convert model.safetensors.index.json -o model.dsckpt\n"
-      "  dsckpt convert run/step-0000001200 -o hf --max-shard-size 5GB\n"
+      "  dsckpt convert run/step-0000001200 -o hf --max-shard-size 5GB \\\n"
+      "    --filter 'model/*' --strip-prefix model/\n"
       "\n"
       "Does what import (one safetensors file), export (one dsckpt file) and merge (all\n"
       "else) do, which have more options; --json prints what they print. Files of\n"

@@ -58,9 +58,39 @@ bool MatchOne(std::string_view& pattern, std::string_view& name) {
   return true;
 }
 
-}  // namespace
+/// Where the alternatives of a brace begin and end.
+struct Brace {
+  size_t open = 0, close = 0;
+  std::vector<std::string_view> alternatives;
+};
 
-bool GlobMatch(std::string_view pattern, std::string_view name) {
+/// The first brace of the pattern that has alternatives: "{a,b}". Others stand for themselves.
+std::optional<Brace> FindBrace(std::string_view pattern) {
+  for (size_t open = 0; open < pattern.size(); ++open) {
+    if (pattern[open] != '{') {
+      open += pattern[open] == '\\';
+      continue;
+    }
+    Brace brace{open, 0, {}};
+    size_t begin = open + 1, depth = 1;
+    for (size_t at = begin; at < pattern.size() && depth != 0; ++at) {
+      if (pattern[at] == '\\') {
+        ++at;
+        continue;
+      }
+      depth += pattern[at] == '{';
+      depth -= pattern[at] == '}';
+      if (depth != 0 && (depth != 1 || pattern[at] != ',')) continue;
+      brace.alternatives.push_back(pattern.substr(begin, at - begin));
+      begin = at + 1;
+      brace.close = at;
+    }
+    if (depth == 0 && brace.alternatives.size() > 1) return brace;
+  }
+  return std::nullopt;
+}
+
+bool MatchPlain(std::string_view pattern, std::string_view name) {
   // Only the last star needs to be tried again: an earlier one could not match more.
   std::optional<std::string_view> after_star;
   std::string_view star_name;
@@ -77,6 +107,20 @@ bool GlobMatch(std::string_view pattern, std::string_view name) {
     }
   }
   return true;
+}
+
+}  // namespace
+
+bool GlobMatch(std::string_view pattern, std::string_view name) {
+  const std::optional<Brace> brace =
+      pattern.find('{') == std::string_view::npos ? std::nullopt : FindBrace(pattern);
+  if (!brace) return MatchPlain(pattern, name);
+  return std::any_of(brace->alternatives.begin(), brace->alternatives.end(),
+                     [&](std::string_view alternative) {
+                       std::string one(pattern.substr(0, brace->open));
+                       one.append(alternative).append(pattern.substr(brace->close + 1));
+                       return GlobMatch(one, name);
+                     });
 }
 
 bool MatchesAny(const std::vector<std::string>& patterns, std::string_view name) {

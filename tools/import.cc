@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +17,10 @@
 #include "tools/interrupt.h"
 #include "tools/items.h"
 #include "tools/json.h"
+#include "tools/metadata.h"
+#include "tools/operand.h"
 #include "tools/save.h"
+#include "tools/step.h"
 #include "tools/text.h"
 
 namespace dsckpt::tools {
@@ -34,14 +38,22 @@ Encoding EncodingNamed(const std::string& name) {
 // recorded as a tied name as a tensor on the same memory, which the writer stores once.
 class SafetensorsProvider final : public StateProvider {
  public:
-  static Result<SafetensorsProvider> Create(const File& file, Encoding encoding) {
+  static Result<SafetensorsProvider> Create(const File& file, Encoding encoding,
+                                            std::vector<GivenAttribute> attributes) {
     SafetensorsProvider provider(file, encoding);
+    provider.attributes_ = std::move(attributes);
     for (uint32_t i = 0; i < file.tensor_count(); ++i) {
       DSCKPT_ASSIGN_OR_RETURN(Tensor tensor, file.View(file.tensor(i).name));
       provider.tensors_.push_back(std::move(tensor));
     }
-    DSCKPT_ASSIGN_OR_RETURN(auto metadata, file.Metadata());
-    for (auto& member : metadata) provider.AddMember(std::move(member));
+    DSCKPT_ASSIGN_OR_RETURN(const FileMetadata read, ReadMetadata(file));
+    for (const Tie& tie : read.ties) {
+      DSCKPT_ASSIGN_OR_RETURN(const TensorInfo owner, file.FindTensor(tie.owner));
+      provider.aliases_.emplace_back(tie.name, owner.ordinal);
+    }
+    Metadata metadata;
+    metadata.Add(file.path(), read.members);
+    metadata.ApplyTo(provider.save_options_);
     return provider;
   }
 
@@ -50,6 +62,7 @@ class SafetensorsProvider final : public StateProvider {
     description.SetDefaultEncoding(encoding_);
     for (const Tensor& tensor : tensors_) DescribeAs(description, tensor.info().name, tensor);
     for (const auto& [alias, tensor] : aliases_) DescribeAs(description, alias, tensors_[tensor]);
+    for (const auto& [name, value] : attributes_) description.Attribute(name, value);
   }
 
   const SaveOptions& save_options() const { return save_options_; }
@@ -67,22 +80,11 @@ class SafetensorsProvider final : public StateProvider {
     description.Tensor(Key(name), source);
   }
 
-  // "alias": "owner", where only the owner is a tensor of the file, is how stock tools record ties.
-  void AddMember(std::pair<std::string, std::string> member) {
-    const Result<TensorInfo> owner = file_.FindTensor(member.second);
-    if (member.first == "format") {
-      save_options_.metadata_format = member.second;
-    } else if (owner.ok() && !file_.FindTensor(member.first).ok()) {
-      aliases_.emplace_back(std::move(member.first), owner->ordinal);
-    } else {
-      save_options_.metadata.push_back(std::move(member));
-    }
-  }
-
   File file_;
   Encoding encoding_;
   std::vector<Tensor> tensors_;
   std::vector<std::pair<std::string, uint32_t>> aliases_;
+  std::vector<GivenAttribute> attributes_;
   SaveOptions save_options_;
 };
 
@@ -121,7 +123,8 @@ Status CheckInput(const File& file) {
 }
 
 void Report(Console& console, const ImportOptions& options, const File& file,
-            const SafetensorsProvider& provider, double seconds) {
+            const SafetensorsProvider& provider, const std::optional<FoundStep>& step,
+            double seconds) {
   const uint64_t bytes = FileBytes(options.files.output);
   if (console.json()) {
     JsonWriter json(console);
@@ -133,45 +136,72 @@ void Report(Console& console, const ImportOptions& options, const File& file,
     json.Key("tensors").Uint(file.tensor_count());
     json.Key("aliases").Uint(provider.alias_count());
     json.Key("encoding").String(options.encoding);
+    json.Key("step");
+    step ? json.Int(step->step) : json.Null();
+    json.Key("step_from");
+    step ? json.String(step->from) : json.Null();
     json.End();
     return;
   }
   std::string items = Count(file.tensor_count(), "tensor");
   if (provider.alias_count() != 0) items += ", " + Count(provider.alias_count(), "alias");
   console.Print("{}: {}, {} in {}\n", SafeText(options.files.output), items, HumanBytes(bytes),
-                Rate(TotalTensorBytes(file), seconds));
+                Rate(bytes, seconds));
+  if (step) console.Print("  step {}, from the {}\n", step->step, step->from);
 }
 
 }  // namespace
 
-int Import(Console& console, const ImportOptions& options) {
+int Import(Console& console, const ImportOptions& given) {
   const auto start = std::chrono::steady_clock::now();
+  const auto operand = ToOperand(given.files.input);
+  if (!operand.ok()) return console.Fail(operand.status());
+  ImportOptions options = given;
+  options.files.input = operand->path;
+  if (operand->kind != OperandKind::kFile) {
+    return console.Fail(Status(StatusCode::kInvalidArgument,
+                               operand->path + " is no single file: dsckpt convert or merge make "
+                                               "one dsckpt file of several")
+                            .WithPath(operand->path));
+  }
   const Result<File> file = File::Open(options.files.input);
   if (!file.ok()) return console.Fail(file.status());
   Status status = CheckInput(*file);
   if (status.ok()) status = CheckOutput(options.files);
   if (!status.ok()) return console.Fail(status);
-  const auto provider = SafetensorsProvider::Create(*file, EncodingNamed(options.encoding));
+  auto attributes = ParseAttributes(options.attributes);
+  if (!attributes.ok()) return console.Fail(attributes.status());
+  const auto step = FindStep(*file, options.step, *attributes);
+  if (!step.ok()) return console.Fail(step.status());
+  if (*step && !(*step)->given) attributes->push_back({"step", Value((*step)->step)});
+  const auto provider = SafetensorsProvider::Create(*file, EncodingNamed(options.encoding),
+                                                    std::move(attributes).value());
   if (!provider.ok()) return console.Fail(provider.status());
   const InterruptGuard guard;
   status = SaveWithProgress(console, options.files.output, *provider, provider->save_options(),
                             TotalTensorBytes(*file));
   if (!status.ok()) return FailOutput(console, options.files, status);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  Report(console, options, *file, *provider, seconds.count());
+  Report(console, options, *file, *provider, *step, seconds.count());
   return kExitOk;
 }
 
 Command AddImport(CLI::App& root) {
   auto options = std::make_shared<ImportOptions>();
   CLI::App* app = root.add_subcommand("import", "Make a dsckpt file from a safetensors file");
-  AddOutputOptions(*app, options->files, "The safetensors file");
+  AddOutputOptions(*app, options->files, "A safetensors file, or a model's directory with one");
   std::vector<std::string> names;
   for (const Encoding encoding : kEncodings) names.emplace_back(EncodingName(encoding));
   app->add_option("--encoding", options->encoding,
                   "raw (default), zstd or byteplane-zstd (for floats)")
       ->check(CLI::IsMember(names))
       ->option_text("NAME");
+  app->add_option("--step", options->step, "The attribute `step`")
+      ->check(CountFrom0)
+      ->option_text("N");
+  app->add_option("--attribute", options->attributes, "A further attribute; repeatable")
+      ->allow_extra_args(false)
+      ->option_text("NAME=VALUE");
   app->footer(
       "Examples:\n"
       "  dsckpt import model.safetensors -o model.dsckpt\n"
@@ -179,7 +209,11 @@ Command AddImport(CLI::App& root) {
       "\n"
       "Names, dtypes, shapes and the members of __metadata__ are kept; tied names\n"
       "recorded there (\"alias\": \"owner\") become aliases. With --encoding raw the output\n"
-      "is itself a safetensors file that stock loaders open, with checksums added.");
+      "is itself a safetensors file that stock loaders open, with checksums added.\n"
+      "The step is that of --step, else of the member `step` of __metadata__, else the\n"
+      "number in a file name such as step1000.safetensors or model-step-1000.safetensors;\n"
+      "without any of these there is none. A VALUE is a number, true, false, null, or text.\n"
+      "Tensors are laid out anew, by alignment and name: their order in the file is not kept.");
   return {app, [options](Console& console) { return Import(console, *options); }};
 }
 

@@ -5,15 +5,48 @@
 #include <memory>
 
 #include "tools/commands.h"
-#include "tools/survey.h"
+#include "tools/operand.h"
 
 namespace dsckpt::tools {
 namespace {
 
-int Inspect(Console& console, const InspectOptions& options) {
-  if (IsCheckpointDirectory(options.path)) return InspectCheckpoint(console, options);
-  if (IsDirectory(options.path)) return ListRun(console, options.path);
-  const Result<File> file = File::Open(options.path);
+Status Refuse(const Operand& operand, const std::string& why) {
+  return Status(StatusCode::kInvalidArgument, operand.path + why).WithPath(operand.path);
+}
+
+/// No option is ignored without a word.
+Status CheckOptions(const Operand& operand, const InspectOptions& options) {
+  const bool listed = options.names.any() || options.sort != "name" || options.limit;
+  switch (operand.kind) {
+    case OperandKind::kRun:
+      if (!listed && !options.tree) return {};
+      return Refuse(operand,
+                    " is a run: --filter, --exclude, --sort, --limit and --tree are for "
+                    "files and checkpoints, which 'dsckpt ls' lists");
+    case OperandKind::kCheckpoint:
+    case OperandKind::kIndex:
+      if (options.tree) {
+        return Refuse(operand,
+                      " is in several files, each of which has a tree of its own: --tree "
+                      "of one of them");
+      }
+      if (options.sort == "offset") {
+        return Refuse(operand,
+                      " is in several files, so that offsets mean nothing: --sort name "
+                      "or size");
+      }
+      return {};
+    case OperandKind::kFile:
+      break;
+  }
+  if (!options.tree || (!options.names.any() && options.sort == "name")) return {};
+  return Refuse(operand,
+                ": --tree shows the whole state tree in its own order: leave out "
+                "--filter, --exclude and --sort");
+}
+
+int InspectFile(Console& console, const InspectOptions& options) {
+  const Result<File> file = File::Open(options.path, {.map = false});
   if (!file.ok()) return console.Fail(file.status());
   if (console.json()) {
     InspectJson(console, file.value(), options);
@@ -23,23 +56,44 @@ int Inspect(Console& console, const InspectOptions& options) {
   return kExitOk;
 }
 
+int Inspect(Console& console, const InspectOptions& given) {
+  const Result<Operand> operand = ToOperand(given.path);
+  if (!operand.ok()) return console.Fail(operand.status());
+  if (const Status status = CheckOptions(*operand, given); !status.ok()) {
+    return console.Fail(status);
+  }
+  InspectOptions options = given;
+  options.path = operand->path;
+  if (operand->kind == OperandKind::kFile) return InspectFile(console, options);
+  if (operand->kind == OperandKind::kRun) return ListRun(console, options.path);
+  const Result<Inputs> inputs = OpenInputs(console, {options.path});
+  if (!inputs.ok()) return console.Fail(inputs.status());
+  return InspectCheckpoint(console, *inputs, options);
+}
+
 }  // namespace
 
 Command AddInspect(CLI::App& root) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* app =
       root.add_subcommand("inspect", "Show what a file, checkpoint or run directory holds");
-  app->add_option("PATH", options->path, "A dsckpt or safetensors file, or a directory")
+  app->add_option("PATH", options->path,
+                  "A dsckpt or safetensors file; a checkpoint, run or model directory; or an "
+                  ".index.json")
       ->required()
       ->option_text(" ");
-  app->add_option("--filter", options->filters, "List only names that match a pattern; repeatable")
+  app->add_option("--filter", options->names.filters,
+                  "List only names that match a pattern; repeatable")
+      ->allow_extra_args(false)
+      ->option_text("GLOB");
+  app->add_option("-x,--exclude", options->names.excludes, "Not those that match; repeatable")
       ->allow_extra_args(false)
       ->option_text("GLOB");
   app->add_option("--sort", options->sort, "name (default), size (largest first) or offset")
       ->check(CLI::IsMember({"name", "size", "offset"}))
       ->option_text("KEY");
   app->add_option("--limit", options->limit, "At most N lines a list; 0: all (on a terminal: 40)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CountFrom0)
       ->option_text("N");
   app->add_flag("--tree", options->tree, "Show the state tree instead of the tables");
   app->footer(
@@ -51,15 +105,18 @@ Command AddInspect(CLI::App& root) {
       "  dsckpt inspect run/step-0000001200 --filter 'layers.0.*'\n"
       "\n"
       "A pattern covers the whole name: * any text, ? one character, [a-z] one of a\n"
-      "set. In JSON, \"digest\" is equal for equal content, dtype and shape, however\n"
-      "stored; null in plain safetensors files. A row with \"alias_of\" is a second name\n"
-      "of that tensor. Values that JSON lacks are objects with one key:\n"
+      "set, {a,b} one of these. With one, totals are of what it takes. In JSON, \"digest\"\n"
+      "is equal for equal content, dtype and shape, however stored; null in plain\n"
+      "safetensors files (dsckpt hash computes it) and for tensors in parts. A row with\n"
+      "\"alias_of\" is a second name of that tensor. Values that JSON lacks, and paths\n"
+      "that are not UTF-8 ($bytes), are objects with one key:\n"
       "  {\"$bigint\":\"-1\"} {\"$float\":\"nan\"} {\"$complex\":[0.0,1.0]}\n"
       "  {\"$bytes\":\"base64\"} {\"$tuple\":[]} {\"$dict\":[[key,value]]} (with int keys)\n"
       "  {\"$tag\":\"torch.Size\",\"value\":...} (a finer type)\n"
       "Items in the tree: {\"$tensor\":name}, {\"$alias\":name}, {\"$object\":name}.\n"
-      "Of a checkpoint directory: its shards, whole tensors, what is missing; exit code\n"
-      "1 when it is incomplete. Of a run directory: as dsckpt ls.");
+      "Of a checkpoint directory: its shards, whole tensors, rank 0's attributes, what is\n"
+      "missing; exit code 1 when it is incomplete. Of a run directory: as dsckpt ls. Of a\n"
+      "model's directory: its model.safetensors or the files of its .index.json.");
   return {app, [options](Console& console) { return Inspect(console, *options); }};
 }
 

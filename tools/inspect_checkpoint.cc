@@ -1,9 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "tools/console.h"
-#include "tools/glob.h"
 #include "tools/inspect.h"
 #include "tools/json.h"
 #include "tools/survey.h"
@@ -19,7 +20,7 @@ constexpr uint64_t kTerminalRows = 40;
 std::vector<uint32_t> Select(const Checkpoint& checkpoint, const InspectOptions& options) {
   std::vector<uint32_t> tensors;
   for (uint32_t i = 0; i < checkpoint.tensor_count(); ++i) {
-    if (MatchesAny(options.filters, checkpoint.tensor(i).name)) tensors.push_back(i);
+    if (options.names.Takes(checkpoint.tensor(i).name)) tensors.push_back(i);
   }
   if (options.sort_by() == SortBy::kSize) {
     std::stable_sort(tensors.begin(), tensors.end(), [&](uint32_t a, uint32_t b) {
@@ -34,17 +35,45 @@ std::string ShardState(const Survey::Shard& shard) {
   return shard.status.code() == StatusCode::kIncomplete ? "MISSING" : "BAD";
 }
 
-void PrintSummary(Console& console, const Checkpoint& checkpoint, const Survey& survey) {
+Totals TotalsOf(const Checkpoint& checkpoint, const std::vector<uint32_t>& tensors) {
+  Totals totals;
+  for (const uint32_t i : tensors) {
+    const LogicalTensorInfo info = checkpoint.tensor(i);
+    totals.Add(info.dtype, info.shape, info.bytes, info.bytes);
+  }
+  return totals;
+}
+
+/// The file whose attributes and metadata stand for all: the first one of rank 0, if it opens.
+std::optional<File> FirstFile(const Checkpoint& checkpoint) {
+  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
+    if (checkpoint.shard(i).rank != 0) continue;
+    const auto shard = checkpoint.OpenShard(i);
+    return shard.ok() ? std::optional(*shard) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::string StepText(int64_t step) {
+  return step == kUnknownStep ? "unknown step" : fmt::format("step {}", step);
+}
+
+void PrintSummary(Console& console, const Checkpoint& checkpoint, const Survey& survey,
+                  const InspectOptions& options, const Totals& totals) {
   const std::string verdict = survey.complete ? console.Styled(Style::kGood, "complete")
                                               : console.Styled(Style::kBad, "INCOMPLETE");
-  const std::string step = checkpoint.step() == kUnknownStep
-                               ? "unknown step"
-                               : "step " + std::to_string(checkpoint.step());
-  console.Print("{}: checkpoint of {}, {}\n", SafeText(checkpoint.path()), step, verdict);
-  console.Print("  {} by {}, {}, {}\n", Count(checkpoint.shard_count(), "shard"),
-                Count(checkpoint.ranks(), "rank"), Count(checkpoint.tensor_count(), "tensor"),
-                HumanBytes(survey.bytes));
-  console.Print("  attempt {}\n", Printable(checkpoint.attempt()));
+  const std::string kind = checkpoint.has_manifest()
+                               ? "checkpoint of " + StepText(checkpoint.step())
+                               : "model in several safetensors files";
+  console.Print("{}: {}, {}\n", SafeText(options.path), kind, verdict);
+  console.Print(
+      "  {}{}, {}{}, {}\n", Count(checkpoint.shard_count(), "shard"),
+      checkpoint.has_manifest() ? " by " + Count(checkpoint.ranks(), "rank") : "",
+      Count(totals.all().tensors, "tensor"),
+      options.names.any() ? fmt::format(" selected of {}", Grouped(checkpoint.tensor_count())) : "",
+      HumanBytes(survey.bytes));
+  console.Print("  {}\n", Count(totals.all().elements, "parameter"));
+  if (checkpoint.has_manifest()) console.Print("  attempt {}\n", Printable(checkpoint.attempt()));
 }
 
 void PrintShards(Console& console, const Survey& survey, uint64_t limit) {
@@ -102,21 +131,61 @@ void PrintProblems(Console& console, const Survey& survey) {
   console.Write("\n");
 }
 
+/// What shards say of the tensors, gathered shard by shard: each is opened once.
+struct Stored {
+  std::vector<std::optional<Hash128>> digests;      // by tensor
+  std::vector<std::vector<std::string>> encodings;  // by tensor, then piece; "" where unknown
+};
+
+Stored LookInto(const Checkpoint& checkpoint, const std::vector<uint32_t>& tensors) {
+  struct Place {
+    uint32_t shard, tensor;
+    size_t piece;
+    uint32_t stored;
+  };
+  Stored found{std::vector<std::optional<Hash128>>(checkpoint.tensor_count()),
+               std::vector<std::vector<std::string>>(checkpoint.tensor_count())};
+  std::vector<Place> places;
+  for (const uint32_t tensor : tensors) {
+    const auto pieces = checkpoint.Pieces(tensor);
+    found.encodings[tensor].resize(pieces.size());
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      places.push_back({pieces[i].shard, tensor, i, pieces[i].tensor});
+    }
+  }
+  std::stable_sort(places.begin(), places.end(),
+                   [](const Place& a, const Place& b) { return a.shard < b.shard; });
+  for (const Place& place : places) {
+    const auto shard = checkpoint.OpenShard(place.shard);
+    if (!shard.ok() || place.stored >= shard->tensor_count()) continue;
+    found.encodings[place.tensor][place.piece] = EncodingText(shard->tensor(place.stored).encoding);
+    if (place.piece != 0) continue;
+    if (const auto digest = checkpoint.Digest(place.tensor); digest.ok()) {
+      found.digests[place.tensor] = *digest;
+    }
+  }
+  return found;
+}
+
 void WriteShard(JsonWriter& json, const Survey::Shard& shard) {
   json.BeginObject();
   json.Key("name").String(shard.info.name);
   json.Key("rank").Uint(shard.info.rank);
   json.Key("file_bytes").Uint(shard.info.file_bytes);
-  json.Key("index_xxh3_64").String(fmt::format("{:016x}", shard.info.index_xxh3_64));
+  json.Key("index_xxh3_64");
+  // Plain safetensors have none.
+  shard.info.index_bytes == 0 ? json.Null()
+                              : json.String(fmt::format("{:016x}", shard.info.index_xxh3_64));
   json.Key("pieces").Uint(shard.pieces);
   json.Key("piece_bytes").Uint(shard.piece_bytes);
   json.Key("ok").Bool(shard.status.ok());
   json.Key("problem");
-  shard.status.ok() ? json.Null() : json.String(Sentence(shard.status));
+  shard.status.ok() ? json.Null() : json.Sentence(Sentence(shard.status));
   json.End();
 }
 
-void WriteTensor(JsonWriter& json, const Checkpoint& checkpoint, uint32_t tensor) {
+void WriteTensor(JsonWriter& json, const Checkpoint& checkpoint, uint32_t tensor,
+                 const Stored& stored) {
   const LogicalTensorInfo info = checkpoint.tensor(tensor);
   json.BeginObject();
   json.Key("name").String(info.name);
@@ -126,11 +195,16 @@ void WriteTensor(JsonWriter& json, const Checkpoint& checkpoint, uint32_t tensor
   json.End();
   json.Key("bytes").Uint(info.bytes);
   json.Key("covered").Bool(checkpoint.CheckCoverage(tensor).ok());
+  WriteDigest(json, stored.digests[tensor]);
   json.Key("pieces").BeginArray();
+  size_t position = 0;
   for (const PieceLocation& location : checkpoint.Pieces(tensor)) {
+    const std::string& encoding = stored.encodings[tensor][position++];
     json.BeginObject();
     json.Key("shard").Uint(location.shard);
     json.Key("tensor").Uint(location.tensor);
+    json.Key("encoding");
+    encoding.empty() ? json.Null() : json.String(encoding);
     json.Key("piece");
     WritePieceJson(json, location.piece);
     json.End();
@@ -139,19 +213,40 @@ void WriteTensor(JsonWriter& json, const Checkpoint& checkpoint, uint32_t tensor
   json.End();
 }
 
+void WriteObjects(JsonWriter& json, const Checkpoint& checkpoint, const InspectOptions& options) {
+  json.Key("objects").BeginArray(JsonWriter::Layout::kLines);
+  uint64_t left = options.limit.value_or(0) == 0 ? UINT64_MAX : *options.limit;
+  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
+    const auto shard = checkpoint.OpenShard(i);
+    if (!shard.ok()) continue;
+    for (const uint32_t object : SelectObjects(*shard, options.names)) {
+      if (left-- == 0) return json.End();
+      json.BeginObject();
+      json.Key("shard").Uint(i);
+      WriteObject(json, *shard, shard->object(object));
+      json.End();
+    }
+  }
+  json.End();
+}
+
 void WriteJson(Console& console, const Checkpoint& checkpoint, const Survey& survey,
-               const std::vector<uint32_t>& tensors) {
+               const InspectOptions& options, const std::vector<uint32_t>& tensors,
+               const Totals& totals, const std::optional<Metadata>& metadata) {
   JsonWriter json(console);
   json.BeginObject(JsonWriter::Layout::kLines);
   json.Key("schema").String("dsckpt.checkpoint/1");
-  json.Key("path").String(checkpoint.path());
+  json.Key("path").String(options.path);
+  json.Key("format").String(checkpoint.has_manifest() ? "dsckpt" : "safetensors");
   json.Key("step");
   checkpoint.step() != kUnknownStep ? json.Int(checkpoint.step()) : json.Null();
   json.Key("serial").Uint(checkpoint.serial());
-  json.Key("attempt").String(checkpoint.attempt());
+  json.Key("attempt");
+  checkpoint.has_manifest() ? json.String(checkpoint.attempt()) : json.Null();
   json.Key("ranks").Uint(checkpoint.ranks());
   json.Key("complete").Bool(survey.complete);
   json.Key("bytes").Uint(survey.bytes);
+  totals.WriteJson(json);
   json.Key("shards").BeginArray(JsonWriter::Layout::kLines);
   for (const Survey::Shard& shard : survey.shards) WriteShard(json, shard);
   json.End();
@@ -159,28 +254,57 @@ void WriteJson(Console& console, const Checkpoint& checkpoint, const Survey& sur
   for (const std::string& name : survey.strays) json.String(name);
   json.End();
   json.Key("tensors").BeginArray(JsonWriter::Layout::kLines);
-  for (const uint32_t tensor : tensors) WriteTensor(json, checkpoint, tensor);
+  const Stored stored = LookInto(checkpoint, tensors);
+  for (const uint32_t tensor : tensors) WriteTensor(json, checkpoint, tensor, stored);
   json.End();
+  WriteObjects(json, checkpoint, options);
+  if (metadata) {
+    json.Key("attributes").BeginObject();
+    json.End();
+    json.Key("metadata");
+    WriteMembers(json, metadata->members());
+    metadata->ReportJson(json);
+  } else {
+    const std::optional<File> first = FirstFile(checkpoint);
+    WriteAttributes(console, json, first ? &*first : nullptr);
+  }
   json.End();
 }
 
 }  // namespace
 
-int InspectCheckpoint(Console& console, const InspectOptions& options) {
-  const auto checkpoint = Checkpoint::Open(options.path, kAtOnce);
-  if (!checkpoint.ok()) return console.Fail(checkpoint.status());
-  const Survey survey = MakeSurvey(*checkpoint);
-  const std::vector<uint32_t> tensors = Select(*checkpoint, options);
+int InspectCheckpoint(Console& console, const Inputs& inputs, const InspectOptions& options) {
+  const Checkpoint& checkpoint = inputs.checkpoint;
+  std::optional<Metadata> metadata;  // of a model: what its files and its index say together
+  if (!checkpoint.has_manifest()) {
+    auto merged = MergeMetadata(checkpoint, options.path, inputs.index_members);
+    if (!merged.ok()) return console.Fail(merged.status());
+    metadata = std::move(merged).value();
+  }
+  const Survey survey = MakeSurvey(checkpoint);
+  std::vector<uint32_t> tensors = Select(checkpoint, options);
+  const Totals totals = TotalsOf(checkpoint, tensors);
   const int code = survey.complete ? kExitOk : kExitNo;
+  if (tensors.empty()) NoteNothingTaken(console, options);
   if (console.json()) {
-    WriteJson(console, *checkpoint, survey, tensors);
+    const uint64_t limit = options.limit.value_or(0);
+    if (limit != 0 && tensors.size() > limit) tensors.resize(limit);
+    WriteJson(console, checkpoint, survey, options, tensors, totals, metadata);
     return code;
   }
   const uint64_t limit =
       options.limit ? *options.limit : (console.out_is_terminal() ? kTerminalRows : 0);
-  PrintSummary(console, *checkpoint, survey);
+  PrintSummary(console, checkpoint, survey, options, totals);
+  totals.Print(console);
+  if (metadata) {
+    PrintMembers(console, metadata->members());
+    metadata->Report(console);
+  } else if (const std::optional<File> first = FirstFile(checkpoint)) {
+    PrintAttributes(console, *first);
+    PrintMetadata(console, *first);
+  }
   PrintShards(console, survey, limit);
-  PrintTensors(console, *checkpoint, tensors, limit);
+  PrintTensors(console, checkpoint, tensors, limit);
   PrintProblems(console, survey);
   return code;
 }

@@ -19,7 +19,7 @@ struct PieceRow {
 // The pieces of tensors that `options` selects.
 std::vector<PieceRow> SelectPieces(const File& file, const InspectOptions& options) {
   std::vector<PieceRow> rows;
-  for (const TensorRow row : SelectTensors(file, options.filters, options.sort_by())) {
+  for (const TensorRow row : SelectTensors(file, options.names, options.sort_by())) {
     if (row.alias) continue;
     const TensorInfo info = file.tensor(row.index);
     for (OwnedPiece& piece : file.Pieces(info)) rows.push_back({info.name, std::move(piece)});

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "tools/console.h"
 #include "tools/inspect.h"
+#include "tools/metadata.h"
 #include "tools/table.h"
 #include "tools/text.h"
 #include "tools/value.h"
@@ -15,30 +15,6 @@ namespace {
 
 constexpr uint64_t kTerminalRows = 40;
 using Align = Column::Align;
-
-struct DTypeTotal {
-  uint64_t tensors = 0;
-  uint64_t elements = 0;
-  uint64_t bytes = 0;
-  uint64_t stored_bytes = 0;
-};
-
-// Aliases are left out: their elements exist once.
-std::map<std::string, DTypeTotal> TotalsByDType(const File& file) {
-  std::map<uint16_t, std::pair<DTypeInfo, DTypeTotal>> by_code;
-  for (uint32_t i = 0; i < file.tensor_count(); ++i) {
-    const TensorInfo info = file.tensor(i);
-    auto& [dtype, total] = by_code[static_cast<uint16_t>(info.dtype.code)];
-    dtype = info.dtype;
-    ++total.tensors;
-    total.elements += ElementCount(info.shape).ok() ? ElementCount(info.shape).value() : 0;
-    total.bytes += info.raw_bytes;
-    total.stored_bytes += info.stored_bytes;
-  }
-  std::map<std::string, DTypeTotal> totals;
-  for (const auto& [code, entry] : by_code) totals[DTypeText(entry.first)] = entry.second;
-  return totals;
-}
 
 void PrintField(Console& console, std::string_view name, std::string_view value) {
   console.Print("  {:<11} {}\n", name, value);
@@ -57,46 +33,28 @@ void PrintRankOwn(Console& console, const File& file) {
   PrintField(console, "rank's own", text);
 }
 
-void PrintSummary(Console& console, const File& file, const std::string& path,
-                  const std::map<std::string, DTypeTotal>& totals) {
+void PrintSummary(Console& console, const File& file, const InspectOptions& options,
+                  const Totals& totals) {
   const bool shard = file.format() == FileFormat::kDsckpt;
   const std::string kind =
       shard ? "dsckpt shard, format " + file.format_version() : "plain safetensors, no checksums";
-  console.Print("{}: {}\n", console.Styled(Style::kBold, SafeText(path)), SafeText(kind));
-  DTypeTotal all;
-  for (const auto& [name, total] : totals) {
-    all.elements += total.elements;
-    all.bytes += total.bytes;
-    all.stored_bytes += total.stored_bytes;
-  }
+  console.Print("{}: {}\n", console.Styled(Style::kBold, SafeText(options.path)), SafeText(kind));
+  const DTypeTotal all = totals.all();
   PrintField(
       console, "size",
       fmt::format("{} ({} bytes)", HumanBytes(file.file_bytes()), Grouped(file.file_bytes())));
-  std::string tensors = fmt::format("{}, {}", Grouped(file.tensor_count()), HumanBytes(all.bytes));
+  std::string tensors = fmt::format("{}, {}", Grouped(all.tensors), HumanBytes(all.bytes));
   if (all.stored_bytes != all.bytes) {
     tensors += fmt::format(", stored in {}", HumanBytes(all.stored_bytes));
+  }
+  if (options.names.any()) {
+    tensors += fmt::format(" (selected, of {})", Grouped(file.tensor_count()));
   }
   PrintField(console, "tensors", tensors);
   PrintField(console, "parameters", Grouped(all.elements));
   if (file.alias_count() != 0) PrintField(console, "aliases", Grouped(file.alias_count()));
   if (file.object_count() != 0) PrintField(console, "objects", Grouped(file.object_count()));
   PrintRankOwn(console, file);
-}
-
-void PrintDTypes(Console& console, const std::map<std::string, DTypeTotal>& totals) {
-  if (totals.empty()) return;
-  console.Write("\n");
-  std::vector<std::pair<std::string, DTypeTotal>> rows(totals.begin(), totals.end());
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
-  const std::vector<Column> columns = {{"DTYPE"},
-                                       {"TENSORS", Align::kRight},
-                                       {"PARAMETERS", Align::kRight},
-                                       {"BYTES", Align::kRight}};
-  PrintTable(console, columns, rows.size(), [&](size_t row, std::vector<std::string>& cells) {
-    const auto& [name, total] = rows[row];
-    cells = {name, Grouped(total.tensors), Grouped(total.elements), HumanBytes(total.bytes)};
-  });
 }
 
 // Names and values that are no items: attributes, safetensors metadata.
@@ -111,37 +69,9 @@ void PrintPairs(Console& console, const char* heading,
              });
 }
 
-void PrintAttributes(Console& console, const File& file) {
-  std::vector<std::pair<std::string, std::string>> pairs;
-  if (const std::optional<Node> attributes = file.attributes()) {
-    for (const Node& attribute : *attributes) {
-      pairs.emplace_back(attribute.key().text(), ValueText(attribute.value()));
-    }
-  }
-  PrintPairs(console, "ATTRIBUTE", pairs);
-}
-
-// What the user put there: not dsckpt's own members, and not the aliases, which the table shows.
-void PrintMetadata(Console& console, const File& file) {
-  const auto metadata = file.Metadata();
-  if (!metadata.ok()) {
-    console.Note("the safetensors metadata cannot be read: " + metadata.status().message());
-    return;
-  }
-  std::vector<std::pair<std::string, std::string>> pairs;
-  for (const auto& [key, value] : *metadata) {
-    const Result<TensorInfo> item = file.FindTensor(key);
-    const bool alias = item.ok() && item->name == value;
-    if (!key.starts_with("dsckpt") && !alias) {
-      pairs.emplace_back(key, fmt::format("\"{}\"", Printable(value)));
-    }
-  }
-  PrintPairs(console, "METADATA", pairs);
-}
-
 void PrintTensors(Console& console, const File& file, const InspectOptions& options,
                   uint64_t limit) {
-  const std::vector<TensorRow> rows = SelectTensors(file, options.filters, options.sort_by());
+  const std::vector<TensorRow> rows = SelectTensors(file, options.names, options.sort_by());
   if (rows.empty()) return;
   const bool offsets = options.sort_by() == SortBy::kOffset;
   const std::vector<Column> columns = {
@@ -166,7 +96,7 @@ void PrintTensors(Console& console, const File& file, const InspectOptions& opti
 
 void PrintObjects(Console& console, const File& file, const InspectOptions& options,
                   uint64_t limit) {
-  const std::vector<uint32_t> rows = SelectObjects(file, options.filters);
+  const std::vector<uint32_t> rows = SelectObjects(file, options.names);
   if (rows.empty()) return;
   const uint64_t shown = limit == 0 ? rows.size() : std::min<uint64_t>(limit, rows.size());
   console.Write("\n");
@@ -186,6 +116,35 @@ void PrintObjects(Console& console, const File& file, const InspectOptions& opti
 
 }  // namespace
 
+void PrintAttributes(Console& console, const File& file) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  if (const std::optional<Node> attributes = file.attributes()) {
+    for (const Node& attribute : *attributes) {
+      pairs.emplace_back(attribute.key().text(), ValueText(attribute.value()));
+    }
+  }
+  PrintPairs(console, "ATTRIBUTE", pairs);
+}
+
+void PrintMetadata(Console& console, const File& file) {
+  const auto metadata = ReadMetadata(file);
+  if (!metadata.ok()) {
+    console.Note("the safetensors metadata cannot be read: " + metadata.status().message());
+    return;
+  }
+  Members members = metadata->members;
+  for (const Tie& tie : metadata->ties) members.emplace_back(tie.name, "= " + tie.owner);
+  PrintMembers(console, members);
+}
+
+void PrintMembers(Console& console, const Members& members) {
+  Members printable;
+  for (const auto& [key, value] : members) {
+    printable.emplace_back(key, value.empty() ? "\"\"" : Printable(value));
+  }
+  PrintPairs(console, "METADATA", printable);
+}
+
 void PrintMore(Console& console, uint64_t more) {
   if (more == 0) return;
   console.Print("{}\n", console.Styled(Style::kDim, fmt::format("... {} more (--limit 0 lists all)",
@@ -194,9 +153,10 @@ void PrintMore(Console& console, uint64_t more) {
 
 void InspectText(Console& console, const File& file, const InspectOptions& options) {
   const uint64_t limit = options.limit.value_or(console.out_is_terminal() ? kTerminalRows : 0);
-  const auto totals = TotalsByDType(file);
-  PrintSummary(console, file, options.path, totals);
-  PrintDTypes(console, totals);
+  const std::vector<TensorRow> rows = SelectTensors(file, options.names, options.sort_by());
+  const Totals totals = TotalsOf(file, rows);
+  PrintSummary(console, file, options, totals);
+  totals.Print(console);
   PrintAttributes(console, file);
   PrintMetadata(console, file);
   if (options.tree) {
@@ -207,6 +167,9 @@ void InspectText(Console& console, const File& file, const InspectOptions& optio
   PrintTensors(console, file, options, limit);
   PrintPieces(console, file, options, limit);
   PrintObjects(console, file, options, limit);
+  if (rows.empty() && SelectObjects(file, options.names).empty()) {
+    NoteNothingTaken(console, options);
+  }
 }
 
 }  // namespace dsckpt::tools

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <span>
 
 #include "tools/console.h"
 #include "tools/text.h"
@@ -48,7 +49,7 @@ std::string JsonQuoted(std::string_view text) {
     if (point.valid) {
       AppendEscaped(out, point, text.substr(0, point.bytes));
     } else {
-      out += "\\ufffd";
+      fmt::format_to(std::back_inserter(out), "\\\\x{:02x}", static_cast<unsigned char>(text[0]));
     }
     text.remove_prefix(point.bytes);
   }
@@ -108,7 +109,14 @@ void JsonWriter::Scalar(std::string_view text) {
   console_.Write(text);
 }
 
-void JsonWriter::String(std::string_view text) { Scalar(JsonQuoted(text)); }
+void JsonWriter::String(std::string_view text) {
+  if (IsUtf8(text)) return Sentence(text);
+  BeginObject();
+  Key("$bytes").Sentence(Base64(std::as_bytes(std::span(text))));
+  End();
+}
+
+void JsonWriter::Sentence(std::string_view text) { Scalar(JsonQuoted(text)); }
 void JsonWriter::Int(int64_t number) { Scalar(fmt::format_int(number).c_str()); }
 void JsonWriter::Uint(uint64_t number) { Scalar(fmt::format_int(number).c_str()); }
 void JsonWriter::Double(double number) { Scalar(DoubleText(number)); }
@@ -117,7 +125,7 @@ void JsonWriter::Null() { Scalar("null"); }
 
 void WriteErrorMembers(JsonWriter& json, const Status& status) {
   json.Key("code").String(StatusCodeName(status.code()));
-  json.Key("message").String(Sentence(status));
+  json.Key("message").Sentence(Sentence(status));
   json.Key("offset");
   status.offset() < 0 ? json.Null() : json.Int(status.offset());
 }

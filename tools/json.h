@@ -13,8 +13,7 @@ namespace dsckpt::tools {
 class Console;
 
 /// Writes one JSON document to the console as it is built, so that a million tensors need no
-/// document in memory. Keys keep their order. Strings: invalid UTF-8 (paths) becomes U+FFFD, and
-/// what a terminal could act on is escaped.
+/// document in memory. Keys keep their order. In strings, what a terminal could act on is escaped.
 class JsonWriter {
  public:
   explicit JsonWriter(Console& console) : console_(console) {}
@@ -26,7 +25,10 @@ class JsonWriter {
 
   /// The key of the next value. REQUIRES: inside an object.
   JsonWriter& Key(std::string_view key);
+  /// Comes back exactly: paths that are not UTF-8, as {"$bytes":"base64"}.
   void String(std::string_view text);
+  /// A sentence; bytes in it that are not UTF-8 as \xNN.
+  void Sentence(std::string_view text);
   void Int(int64_t number);
   void Uint(uint64_t number);
   /// Shortest text that reads back to the same double, always with a point or exponent. REQUIRES:
@@ -51,7 +53,7 @@ class JsonWriter {
   bool after_key_ = false;
 };
 
-/// `text` as a JSON string with its quotes.
+/// `text` as a JSON string with its quotes; bytes that are not UTF-8 as \xNN.
 std::string JsonQuoted(std::string_view text);
 /// "1.5", "1.0", "1e+20". REQUIRES: finite.
 std::string DoubleText(double number);

@@ -10,6 +10,7 @@
 #include "tools/commands.h"
 #include "tools/inspect.h"
 #include "tools/json.h"
+#include "tools/operand.h"
 #include "tools/survey.h"
 #include "tools/table.h"
 #include "tools/text.h"
@@ -60,7 +61,7 @@ void ListJson(Console& console, const RunDirectory& run) {
   for (const auto& [name, why] : run.strays()) {
     json.BeginObject();
     json.Key("name").String(name);
-    json.Key("why").String(why);
+    json.Key("why").Sentence(why);
     json.End();
   }
   json.End();
@@ -130,7 +131,18 @@ Command AddList(CLI::App& root) {
       "knows last; then what else lies there and why it does not count. The run goes on from\n"
       "'latest'; 'abandoned': saved before the run was set back to an earlier one.\n"
       "Exit code: 0 there are some; 1 there is none; 2 could not look.");
-  return {app, [path](Console& console) { return ListRun(console, *path); }};
+  return {app, [path](Console& console) {
+            const auto operand = ToOperand(*path);
+            if (operand.ok() && operand->kind == OperandKind::kRun) return ListRun(console, *path);
+            if (operand.ok() && !IsDirectory(*path)) return ListRun(console, *path);
+            return console.Fail(
+                operand.ok()
+                    ? Status(StatusCode::kInvalidArgument,
+                             *path + " is no run, but one checkpoint or model: dsckpt inspect "
+                                     "shows what it holds")
+                          .WithPath(*path)
+                    : operand.status());
+          }};
 }
 
 }  // namespace dsckpt::tools

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,42 +15,18 @@
 #include "tools/commands.h"
 #include "tools/conversions.h"
 #include "tools/interrupt.h"
+#include "tools/items.h"
 #include "tools/json.h"
 #include "tools/merge_output.h"
 #include "tools/merge_plan.h"
 #include "tools/merge_tree.h"
-#include "tools/model_index.h"
+#include "tools/metadata.h"
+#include "tools/operand.h"
 #include "tools/save.h"
-#include "tools/survey.h"
 #include "tools/text.h"
 
 namespace dsckpt::tools {
 namespace {
-
-Result<Checkpoint> OpenInputs(const MergeOptions& options) {
-  if (options.inputs.size() == 1 && IsModelIndex(options.inputs[0])) {
-    return OpenModelIndex(options.inputs[0]);
-  }
-  if (!IsDirectory(options.inputs[0])) return Checkpoint::OpenShards(options.inputs, kAtOnce);
-  if (options.inputs.size() > 1) {
-    return Status(StatusCode::kInvalidArgument,
-                  "merge takes one checkpoint directory or any number of shards, not " +
-                      std::to_string(options.inputs.size()) +
-                      " inputs with a directory among them");
-  }
-  return Checkpoint::Open(options.inputs[0], kAtOnce);
-}
-
-std::vector<std::string> InputFiles(const Checkpoint& checkpoint, const MergeOptions& options) {
-  if (!checkpoint.has_manifest() && !IsModelIndex(options.inputs[0])) return options.inputs;
-  std::vector<std::string> files = options.inputs;
-  const std::string directory = checkpoint.has_manifest() ? checkpoint.path() + "/" : "";
-  if (checkpoint.has_manifest()) files[0] = directory + kManifestName;
-  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
-    files.push_back(directory + std::string(checkpoint.shard(i).name));
-  }
-  return files;
-}
 
 Result<MergedTree> MergeTrees(const Checkpoint& checkpoint) {
   MergedTree tree(checkpoint);
@@ -56,21 +35,42 @@ Result<MergedTree> MergeTrees(const Checkpoint& checkpoint) {
   return tree;
 }
 
-void ReportJson(Console& console, const MergeOptions& options, const Checkpoint& checkpoint,
-                const MergePlan& plan, const MergedTree& tree) {
+/// All that a merge works on, and what it has to tell afterwards.
+struct Merging {
+  const MergeOptions& options;
+  Inputs inputs;
+  MergePlan plan = {};
+  std::optional<MergedTree> tree = {};
+  Metadata metadata = {};
+  std::atomic<uint64_t> overflows = 0;
+
+  const Checkpoint& checkpoint() const { return inputs.checkpoint; }
+  bool drops_rest() const {
+    return options.target.safetensors || plan.choice().tensors_only || plan.choice().renamed;
+  }
+  uint64_t left_out_objects() const { return drops_rest() ? tree->object_count() : 0; }
+};
+
+void ReportJson(Console& console, const Merging& merging) {
+  const MergePlan& plan = merging.plan;
   JsonWriter json(console);
   json.BeginObject(JsonWriter::Layout::kLines);
   json.Key("schema").String("dsckpt.merge/1");
-  json.Key("output").String(options.target.path);
-  json.Key("dry_run").Bool(options.dry_run);
-  json.Key("shards").Uint(checkpoint.shard_count());
+  json.Key("output").String(merging.options.target.path);
+  json.Key("dry_run").Bool(merging.options.dry_run);
+  json.Key("shards").Uint(merging.checkpoint().shard_count());
   json.Key("pieces").Uint(plan.piece_count());
   json.Key("piece_bytes").Uint(plan.stored_bytes());
-  json.Key("tensors").Uint(checkpoint.tensor_count() - plan.alias_count());
+  json.Key("tensors").Uint(plan.tensor_count());
   json.Key("aliases").Uint(plan.alias_count());
-  json.Key("objects").Uint(tree.object_count());
-  json.Key("rank_specific").Uint(tree.rank_specific());
-  json.Key("rank_own").Uint(tree.rank_own());
+  json.Key("cast").Uint(plan.cast_count());
+  json.Key("became_infinite").Uint(merging.overflows);
+  json.Key("objects").Uint(merging.drops_rest() ? 0 : merging.tree->object_count());
+  json.Key("dropped_objects").Uint(merging.left_out_objects());
+  json.Key("dropped_attributes").Uint(merging.metadata.left_out_attributes());
+  json.Key("dropped_aliases").Uint(plan.dropped_ties());
+  json.Key("rank_specific").Uint(merging.tree->rank_specific());
+  json.Key("rank_own").Uint(merging.tree->rank_own());
   json.Key("bytes").Uint(plan.total_bytes());
   json.Key("files").BeginArray(JsonWriter::Layout::kLines);
   for (size_t file = 0; file < plan.file_count(); ++file) {
@@ -80,17 +80,17 @@ void ReportJson(Console& console, const MergeOptions& options, const Checkpoint&
     json.End();
   }
   json.End();
+  merging.metadata.ReportJson(json);
   json.End();
 }
 
-void ReportText(Console& console, const MergeOptions& options, const Checkpoint& checkpoint,
-                const MergePlan& plan, const MergedTree& tree, double seconds) {
-  console.Print("{}: {} in {} of {} -> {} in {}\n", SafeText(options.target.path),
+void ReportText(Console& console, const Merging& merging, double seconds) {
+  const MergePlan& plan = merging.plan;
+  console.Print("{}: {} in {} of {} -> {} in {}\n", SafeText(merging.options.target.path),
                 Count(plan.piece_count(), "piece"), HumanBytes(plan.stored_bytes()),
-                Count(checkpoint.shard_count(), "shard"),
-                Count(checkpoint.tensor_count() - plan.alias_count(), "tensor"),
-                HumanBytes(plan.total_bytes()));
-  if (options.dry_run) {
+                Count(merging.checkpoint().shard_count(), "shard"),
+                Count(plan.tensor_count(), "tensor"), HumanBytes(plan.total_bytes()));
+  if (merging.options.dry_run) {
     for (size_t file = 0; file < plan.file_count(); ++file) {
       console.Print("  file {}: {}, {}\n", file + 1, Count(plan.tensors(file), "tensor"),
                     HumanBytes(plan.bytes(file)));
@@ -101,6 +101,12 @@ void ReportText(Console& console, const MergeOptions& options, const Checkpoint&
                   Rate(plan.total_bytes(), seconds));
   }
   if (plan.alias_count() != 0) console.Print("  {}\n", Count(plan.alias_count(), "tied name"));
+  if (plan.cast_count() != 0) {
+    console.Print("  {} cast to {}\n", Count(plan.cast_count(), "tensor"),
+                  FindDType(*plan.choice().dtype)->name);
+  }
+  if (merging.drops_rest()) return;
+  const MergedTree& tree = *merging.tree;
   if (tree.object_count() != 0) console.Print("  {}\n", Count(tree.object_count(), "object"));
   if (tree.rank_own() != 0) {
     console.Print("  {} of the ranks' own: kept under ranks/RANK\n",
@@ -112,22 +118,99 @@ void ReportText(Console& console, const MergeOptions& options, const Checkpoint&
   }
 }
 
+bool Any(const Checkpoint& checkpoint, const std::function<bool(const File&)>& test) {
+  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
+    const auto shard = checkpoint.OpenShard(i);
+    if (shard.ok() && test(*shard)) return true;
+  }
+  return false;
+}
+
+/// What the output lacks of the inputs: nothing goes in silence.
+void NoteLeftOut(Console& console, const Merging& merging) {
+  merging.metadata.Report(console);
+  std::string rest;
+  const auto add = [&](const std::string& what) { rest += (rest.empty() ? "" : ", ") + what; };
+  if (merging.left_out_objects() != 0) add(Count(merging.left_out_objects(), "object"));
+  if (merging.metadata.left_out_attributes() != 0)
+    add(Count(merging.metadata.left_out_attributes(), "attribute"));
+  if (merging.drops_rest() &&
+      Any(merging.checkpoint(), [](const File& file) { return PlainValues(file) != 0; })) {
+    add("the plain values of the state tree");
+  }
+  if (!rest.empty()) {
+    console.Note((merging.options.target.safetensors ? "left out, as safetensors cannot hold them: "
+                                                     : "left out, as tensors were selected: ") +
+                 rest);
+  }
+  if (merging.plan.dropped_ties() != 0) {
+    console.Note(fmt::format("left out: {} for tensors that were renamed",
+                             Count(merging.plan.dropped_ties(), "recorded second name")));
+  }
+  if (merging.overflows != 0) {
+    console.Note(fmt::format(
+        "{} too large for {} and became infinite",
+        merging.overflows == 1 ? "1 element was" : Grouped(merging.overflows) + " elements were",
+        FindDType(*merging.plan.choice().dtype)->name));
+  }
+  if (merging.tree->flat() && !merging.drops_rest() &&
+      Any(merging.checkpoint(), [](const File& file) { return file.tree().has_value(); })) {
+    console.Note("the shards have no state tree in common: the output has names alone");
+  }
+}
+
+/// Attributes as metadata, where the output has none of its own.
+Status TakeAttributes(Merging& merging) {
+  if (!merging.options.target.safetensors) return {};
+  for (uint32_t i = 0; i < merging.checkpoint().shard_count(); ++i) {
+    DSCKPT_ASSIGN_OR_RETURN(const File shard, merging.checkpoint().OpenShard(i));
+    merging.metadata.AddAttributes(shard);
+  }
+  return {};
+}
+
+Status CheckStrict(const Merging& merging) {
+  if (!merging.options.strict) return {};
+  const uint64_t objects = merging.left_out_objects(),
+                 attributes = merging.metadata.left_out_attributes();
+  if (objects == 0 && attributes == 0) return {};
+  return Status(
+             StatusCode::kUnsupported,
+             fmt::format("{}: safetensors cannot hold its {} and {}", merging.checkpoint().path(),
+                         Count(objects, "object"), Count(attributes, "attribute")))
+      .WithPath(merging.checkpoint().path());
+}
+
+Result<std::unique_ptr<Merging>> Prepare(Console& console, const MergeOptions& options) {
+  DSCKPT_ASSIGN_OR_RETURN(Inputs inputs, OpenInputs(console, options.inputs));
+  DSCKPT_RETURN_IF_ERROR(CheckMergeTarget(options.target, inputs.files));
+  std::unique_ptr<Merging> merging(new Merging{options, std::move(inputs)});
+  const Checkpoint& checkpoint = merging->checkpoint();
+  DSCKPT_ASSIGN_OR_RETURN(Choice choice, MakeChoice(checkpoint, options.selection));
+  DSCKPT_ASSIGN_OR_RETURN(merging->plan,
+                          MergePlan::Make(checkpoint, std::move(choice), options.spread));
+  DSCKPT_ASSIGN_OR_RETURN(MergedTree tree, MergeTrees(checkpoint));
+  merging->tree.emplace(std::move(tree));
+  DSCKPT_ASSIGN_OR_RETURN(merging->metadata, MergeMetadata(checkpoint, options.inputs[0],
+                                                           merging->inputs.index_members));
+  DSCKPT_RETURN_IF_ERROR(TakeAttributes(*merging));
+  DSCKPT_RETURN_IF_ERROR(CheckStrict(*merging));
+  return merging;
+}
+
 }  // namespace
 
 int Merge(Console& console, const MergeOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  const Result<Checkpoint> checkpoint = OpenInputs(options);
-  if (!checkpoint.ok()) return console.Fail(checkpoint.status());
-  const Status target = CheckMergeTarget(options.target, InputFiles(*checkpoint, options));
-  if (!target.ok()) return console.Fail(target);
-  const auto plan = MergePlan::Make(*checkpoint, options.spread);
-  if (!plan.ok()) return console.Fail(plan.status());
-  const auto tree = MergeTrees(*checkpoint);
-  if (!tree.ok()) return console.Fail(tree.status());
+  const auto prepared = Prepare(console, options);
+  if (!prepared.ok()) return console.Fail(prepared.status());
+  Merging& merging = **prepared;
   if (!options.dry_run) {
     const InterruptGuard guard;
-    const Status status =
-        WriteMerged(console, {*checkpoint, *plan, *tree, !options.no_verify}, options.target);
+    const Status status = WriteMerged(console,
+                                      {merging.inputs.checkpoint, merging.plan, *merging.tree,
+                                       merging.metadata, !options.no_verify, &merging.overflows},
+                                      options.target);
     if (!status.ok()) {
       return FailOutput(console, {options.inputs[0], options.target.path, options.target.force},
                         status);
@@ -135,22 +218,21 @@ int Merge(Console& console, const MergeOptions& options) {
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   if (console.json()) {
-    ReportJson(console, options, *checkpoint, *plan, *tree);
+    ReportJson(console, merging);
   } else {
-    ReportText(console, options, *checkpoint, *plan, *tree, seconds.count());
+    ReportText(console, merging, seconds.count());
   }
-  if (tree->flat() && !options.target.safetensors && checkpoint->shard_count() > 1) {
-    console.Note("the shards have no state tree in common: the output has names alone");
-  }
+  NoteLeftOut(console, merging);
   return kExitOk;
 }
 
 Command AddMerge(CLI::App& root) {
   auto options = std::make_shared<MergeOptions>();
+  auto format = std::make_shared<std::string>("dsckpt");
   CLI::App* app =
       root.add_subcommand("merge", "Make one file, or other shards, of a sharded checkpoint");
   app->add_option("INPUT", options->inputs,
-                  "A checkpoint directory, its shards in rank order, or a model's .index.json")
+                  "A checkpoint, run or model directory, an .index.json, or shards in rank order")
       ->required()
       ->option_text("...");
   app->add_option("-o,--output", options->target.path, "What to write (required)")
@@ -164,10 +246,11 @@ Command AddMerge(CLI::App& root) {
       ->check(CLI::Range(1, 100000))
       ->excludes(size)
       ->option_text("M");
-  app->add_option("--format", options->format,
+  app->add_option("--format", *format,
                   "dsckpt (default), or safetensors, as Hugging Face tools load it")
       ->check(CLI::IsMember({"dsckpt", "safetensors"}))
       ->option_text("NAME");
+  AddSelectionOptions(*app, options->selection);
   app->add_flag("--no-verify", options->no_verify, "Do not check the inputs' checksums");
   app->add_flag("--dry-run", options->dry_run, "Check and show what would be written");
   app->add_flag("--force", options->target.force, "Replace OUT if it exists");
@@ -175,16 +258,23 @@ Command AddMerge(CLI::App& root) {
       "Examples:\n"
       "  dsckpt merge run/step-0000001200 -o model.dsckpt\n"
       "  dsckpt merge run/step-0000001200 -o model --max-shard-size 5GB --format safetensors\n"
+      "  dsckpt merge run/step-0000001200 -o model.safetensors --format safetensors \\\n"
+      "    --filter 'model/*' --strip-prefix model/ --dtype BF16\n"
       "  dsckpt merge rank0.dsckpt rank1.dsckpt -o whole.dsckpt --dry-run\n"
       "\n"
       "Tensors are put together to their whole shape from the pieces that the shards\n"
       "declare; copies are compared, never guessed: a gap or a difference is an error.\n"
       "Checksums are verified as bytes pass. Objects and leaves that differ from rank to\n"
-      "rank are kept for each, under ranks/RANK. Inputs are never changed.\n"
+      "rank are kept for each, under ranks/RANK. Inputs are never changed. Members of\n"
+      "__metadata__ are kept; where inputs differ in one it is left out, and said.\n"
+      "--filter and --exclude are patterns over whole names: * any text, {a,b} either.\n"
+      "With them, --strip-prefix or --rename only tensors and attributes are written;\n"
+      "a rename is a regular expression, \\1 to \\9 its groups, & all of it.\n"
+      "Of a run its latest checkpoint is taken.\n"
       "Exit code: 0 done; 1 the checkpoint is incomplete or its copies differ; 2 could\n"
       "not do it.");
-  return {app, [options](Console& console) {
-            options->target.safetensors = options->format == "safetensors";
+  return {app, [options, format](Console& console) {
+            options->target.safetensors = *format == "safetensors";
             options->target.directory =
                 options->spread.max_shard_bytes != 0 || options->spread.shards != 0;
             return Merge(console, *options);

@@ -70,8 +70,9 @@ std::string Name(const MergePlan& plan, const MergeTarget& target, size_t file) 
              : DefaultShardName(static_cast<int>(file));
 }
 
-SaveOptions OptionsFor(const MergeTarget& target) {
+SaveOptions OptionsFor(const MergeInput& input, const MergeTarget& target) {
   SaveOptions options;
+  input.metadata.ApplyTo(options);
   if (target.safetensors) options.container = Container::kSafetensors;
   return options;
 }
@@ -79,13 +80,13 @@ SaveOptions OptionsFor(const MergeTarget& target) {
 MergeProvider ProviderFor(const MergeInput& input, const MergeTarget& target, size_t file) {
   const bool rest = file == 0 && !target.safetensors;
   return MergeProvider(input.checkpoint, input.plan, input.tree, file, rest, !target.safetensors,
-                       input.verify);
+                       input.verify, input.overflows);
 }
 
 Status WriteOneFile(Console& console, const MergeInput& input, const MergeTarget& target) {
   DSCKPT_ASSIGN_OR_RETURN(const auto engine, Engine::Create(MergeEngine()));
   const MergeProvider provider = ProviderFor(input, target, 0);
-  return SaveWithProgress(console, *engine, target.path, provider, OptionsFor(target),
+  return SaveWithProgress(console, *engine, target.path, provider, OptionsFor(input, target),
                           input.plan.total_bytes());
 }
 
@@ -114,7 +115,9 @@ Status WriteCheckpoint(Console& console, const MergeInput& input, const MergeTar
   std::atomic<bool> done = false;
   std::thread saving([&] {
     const auto handle = writer->Save(StepFor(input.checkpoint, path), shards,
-                                     {.name = path.filename().string(), .replace = target.force});
+                                     {.name = path.filename().string(),
+                                      .replace = target.force,
+                                      .file = OptionsFor(input, target)});
     status = handle.ok() ? handle->WaitDurable() : handle.status();
     done = true;
   });
@@ -139,8 +142,7 @@ Status WriteHuggingFaceIndex(const MergeInput& input, const MergeTarget& target,
     for (uint32_t i = 0; i < input.checkpoint.tensor_count(); ++i) {
       // Of tied names a safetensors file holds the smallest; the others are in its metadata.
       if (!input.plan.chosen(file)[i] || input.plan.owner(i) != i) continue;
-      text += fmt::format("{}\n    {}: {}", first ? "" : ",",
-                          JsonQuoted(input.checkpoint.tensor(i).name),
+      text += fmt::format("{}\n    {}: {}", first ? "" : ",", JsonQuoted(input.plan.name(i)),
                           JsonQuoted(Name(input.plan, target, file)));
       first = false;
     }
@@ -161,9 +163,9 @@ Status WriteHuggingFace(Console& console, const MergeInput& input, const MergeTa
   const fs::path made = output.path();
   for (size_t file = 0; file < input.plan.file_count(); ++file) {
     const MergeProvider provider = ProviderFor(input, target, file);
-    DSCKPT_RETURN_IF_ERROR(SaveWithProgress(console, *engine,
-                                            (made / Name(input.plan, target, file)).string(),
-                                            provider, OptionsFor(target), input.plan.bytes(file)));
+    DSCKPT_RETURN_IF_ERROR(
+        SaveWithProgress(console, *engine, (made / Name(input.plan, target, file)).string(),
+                         provider, OptionsFor(input, target), input.plan.bytes(file)));
   }
   DSCKPT_RETURN_IF_ERROR(WriteHuggingFaceIndex(input, target, made / kModelIndexName));
   return output.Publish(target.force);

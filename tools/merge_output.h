@@ -1,6 +1,7 @@
 #ifndef DSCKPT_TOOLS_MERGE_OUTPUT_H_
 #define DSCKPT_TOOLS_MERGE_OUTPUT_H_
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "tools/console.h"
 #include "tools/merge_plan.h"
 #include "tools/merge_tree.h"
+#include "tools/metadata.h"
 
 namespace dsckpt::tools {
 
@@ -17,7 +19,9 @@ struct MergeInput {
   const Checkpoint& checkpoint;
   const MergePlan& plan;
   const MergedTree& tree;
+  const Metadata& metadata;  ///< goes into every file
   bool verify = true;
+  std::atomic<uint64_t>* overflows = nullptr;  ///< elements that a cast makes infinite
 };
 
 /// Where it goes.

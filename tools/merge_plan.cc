@@ -7,7 +7,9 @@
 #include <tuple>
 #include <utility>
 
+#include "tools/cast.h"
 #include "tools/interrupt.h"
+#include "tools/metadata.h"
 #include "tools/survey.h"
 
 namespace dsckpt::tools {
@@ -30,15 +32,47 @@ bool SameShape(const LogicalTensorInfo& a, const LogicalTensorInfo& b) {
 
 }  // namespace
 
-Result<MergePlan> MergePlan::Make(const Checkpoint& checkpoint, const Spread& spread) {
-  MergePlan plan;
+Result<Choice> MakeChoice(const Checkpoint& checkpoint, const Selection& selection) {
+  std::vector<std::string_view> names;
   for (uint32_t i = 0; i < checkpoint.tensor_count(); ++i) {
+    names.push_back(checkpoint.tensor(i).name);
+  }
+  Choice choice;
+  DSCKPT_ASSIGN_OR_RETURN(choice.names, SelectNames(selection, names));
+  choice.renamed = selection.renames_any();
+  choice.tensors_only = selection.chooses() || selection.renames_any();
+  choice.dtype = selection.dtype;
+  return choice;
+}
+
+Result<MergePlan> MergePlan::Make(const Checkpoint& checkpoint, Choice choice,
+                                  const Spread& spread) {
+  MergePlan plan;
+  plan.choice_ = std::move(choice);
+  for (uint32_t i = 0; i < checkpoint.tensor_count(); ++i) {
+    if (!plan.choice_.names[i]) continue;
     DSCKPT_RETURN_IF_ERROR(checkpoint.CheckCoverage(i));
     DSCKPT_RETURN_IF_ERROR(checkpoint.CompareCopies(i));
+    const LogicalTensorInfo info = checkpoint.tensor(i);
+    plan.casts_ += plan.dtype(info) != info.dtype.code;
+    plan.order_.push_back(i);
   }
+  std::stable_sort(plan.order_.begin(), plan.order_.end(),
+                   [&](uint32_t a, uint32_t b) { return plan.name(a) < plan.name(b); });
   DSCKPT_RETURN_IF_ERROR(plan.FoldTies(checkpoint));
   plan.SpreadTensors(checkpoint, spread);
+  DSCKPT_RETURN_IF_ERROR(plan.AddRecordedTies(checkpoint));
   return plan;
+}
+
+DType MergePlan::dtype(const LogicalTensorInfo& tensor) const {
+  return choice_.dtype && CanCast(tensor.dtype.code) ? *choice_.dtype : tensor.dtype.code;
+}
+
+uint64_t MergePlan::bytes_of(const LogicalTensorInfo& tensor) const {
+  const DType wanted = dtype(tensor);
+  if (wanted == tensor.dtype.code) return tensor.bytes;
+  return tensor.bytes / tensor.dtype.block_bytes * FindDType(wanted)->block_bytes;
 }
 
 /// Tensors of the same pieces are one stored tensor under two names.
@@ -47,7 +81,7 @@ Status MergePlan::FoldTies(const Checkpoint& checkpoint) {
   std::map<First, std::vector<uint32_t>> by_first;
   owner_.resize(checkpoint.tensor_count());
   std::iota(owner_.begin(), owner_.end(), 0);
-  for (uint32_t i = 0; i < checkpoint.tensor_count(); ++i) {
+  for (const uint32_t i : order_) {
     const auto info = checkpoint.tensor(i);
     const auto pieces = checkpoint.Pieces(i);
     pieces_ += pieces.size();
@@ -61,7 +95,7 @@ Status MergePlan::FoldTies(const Checkpoint& checkpoint) {
       if (!SameShape(info, checkpoint.tensor(other))) continue;
       if (!SamePieces(pieces, checkpoint.Pieces(other))) continue;
       owner_[i] = other;
-      ++aliases_;
+      ++folded_;
       break;
     }
     if (owner_[i] == i) candidates.push_back(i);
@@ -72,23 +106,23 @@ Status MergePlan::FoldTies(const Checkpoint& checkpoint) {
 /// In name order, so that what belongs together stays together; ties follow their owner.
 void MergePlan::SpreadTensors(const Checkpoint& checkpoint, const Spread& spread) {
   uint64_t total = 0;
-  for (uint32_t i = 0; i < owner_.size(); ++i) {
-    if (owner_[i] == i) total += checkpoint.tensor(i).bytes;
+  for (const uint32_t i : order_) {
+    if (owner_[i] == i) total += bytes_of(checkpoint.tensor(i));
   }
   const auto open = [&] {
     chosen_.emplace_back(owner_.size());
     bytes_.push_back(0);
   };
-  std::vector<size_t> file_of(owner_.size());
+  file_of_.resize(owner_.size());
   open();
   uint64_t done = 0;
-  for (uint32_t i = 0; i < owner_.size(); ++i) {
+  for (const uint32_t i : order_) {
     if (owner_[i] != i) {
-      file_of[i] = file_of[owner_[i]];
-      chosen_[file_of[i]][i] = true;
+      file_of_[i] = file_of_[owner_[i]];
+      chosen_[file_of_[i]][i] = true;
       continue;
     }
-    const uint64_t bytes = checkpoint.tensor(i).bytes;
+    const uint64_t bytes = bytes_of(checkpoint.tensor(i));
     const bool over = spread.max_shard_bytes != 0 && bytes_.back() != 0 &&
                       bytes_.back() + bytes > spread.max_shard_bytes;
     // File k of M begins where the middle of a tensor passes k/M of all bytes.
@@ -98,11 +132,34 @@ void MergePlan::SpreadTensors(const Checkpoint& checkpoint, const Spread& spread
     const bool next = spread.shards != 0 && bytes_.back() != 0 &&
                       share * spread.shards >= static_cast<double>(chosen_.size());
     if (over || next) open();
-    file_of[i] = chosen_.size() - 1;
+    file_of_[i] = chosen_.size() - 1;
     chosen_.back()[i] = true;
     bytes_.back() += bytes;
     done += bytes;
   }
+}
+
+/// Second names that plain safetensors record. They are no logical tensors, so that a selection
+/// does not ask about them: each goes with its tensor, unless that gets another name.
+Status MergePlan::AddRecordedTies(const Checkpoint& checkpoint) {
+  ties_.resize(chosen_.size());
+  std::set<std::string> seen;
+  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
+    DSCKPT_ASSIGN_OR_RETURN(const File shard, checkpoint.OpenShard(i));
+    DSCKPT_ASSIGN_OR_RETURN(const FileMetadata metadata, ReadMetadata(shard));
+    for (const Tie& tie : metadata.ties) {
+      const auto owner = checkpoint.FindTensor(tie.owner);
+      if (!owner.ok() || checkpoint.FindTensor(tie.name).ok()) continue;
+      if (!choice_.names[owner->ordinal] || !seen.insert(tie.name).second) continue;
+      if (choice_.renamed) {
+        ++dropped_ties_;
+        continue;
+      }
+      ties_[file_of_[owner->ordinal]].emplace_back(tie.name, owner->ordinal);
+      ++recorded_ties_;
+    }
+  }
+  return {};
 }
 
 uint64_t MergePlan::total_bytes() const {
@@ -115,22 +172,38 @@ uint32_t MergePlan::tensors(size_t file) const {
 
 MergeProvider::MergeProvider(const Checkpoint& checkpoint, const MergePlan& plan,
                              const MergedTree& tree, size_t file, bool rest, bool keep_encodings,
-                             bool verify)
+                             bool verify, std::atomic<uint64_t>* overflows)
     : checkpoint_(checkpoint),
       plan_(plan),
       tree_(tree),
       file_(file),
       rest_(rest),
       keep_encodings_(keep_encodings),
-      verify_(verify) {}
+      verify_(verify),
+      overflows_(overflows) {}
+
+/// Names as they are: for renamed tensors, of which the tree knows nothing.
+void MergeProvider::DescribeFlat(Description& description) const {
+  description.Flat();
+  for (uint32_t i = 0; i < checkpoint_.tensor_count(); ++i) {
+    if (plan_.chosen(file_)[i]) DescribeTensor(description, Key(plan_.name(i)), i);
+  }
+}
 
 void MergeProvider::Describe(Description& description) const {
+  if (plan_.choice().renamed) {
+    DescribeFlat(description);
+    if (rest_) DescribeAttributes(description);
+    return;
+  }
   tree_.Describe(
-      description, plan_.chosen(file_), rest_,
+      description, plan_.chosen(file_), rest_ && !plan_.choice().tensors_only,
       [this](Description& d, const Key& key, uint32_t tensor) { DescribeTensor(d, key, tensor); },
       [this](Description& d, const Key& key, const MergedTree::ObjectRef& object) {
         DescribeObject(d, key, object);
       });
+  for (const auto& [name, tensor] : plan_.ties(file_))
+    DescribeTensor(description, Key(name), tensor);
   if (rest_) DescribeAttributes(description);
 }
 
@@ -141,13 +214,22 @@ void MergeProvider::DescribeTensor(Description& description, const Key& key,
   TensorSource source;
   // Ties share the token.
   source.data = plan_.token(owner);
-  source.dtype = info.dtype.code;
+  source.dtype = plan_.dtype(info);
   source.shape = info.shape;
   source.capture = Capture::kUntilFence;
-  source.read = [this, owner](uint64_t offset, std::span<std::byte> out) -> Status {
+  const auto read = [this, owner](uint64_t offset, std::span<std::byte> out) -> Status {
     if (InterruptGuard::signal() != 0) return Status(StatusCode::kCancelled, "interrupted");
     return checkpoint_.ReadBytes(owner, offset, out, verify_);
   };
+  source.read = read;
+  if (source.dtype != info.dtype.code) {
+    source.read = [this, read, from = info.dtype.code, to = source.dtype](
+                      uint64_t offset, std::span<std::byte> out) -> Status {
+      DSCKPT_ASSIGN_OR_RETURN(const uint64_t overflows, ReadCast(from, to, offset, out, read));
+      *overflows_ += overflows;
+      return {};
+    };
+  }
   if (keep_encodings_) {
     // As the first piece is stored.
     const auto pieces = checkpoint_.Pieces(owner);

@@ -1,14 +1,18 @@
 #ifndef DSCKPT_TOOLS_MERGE_PLAN_H_
 #define DSCKPT_TOOLS_MERGE_PLAN_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/provider.h"
 #include "tools/merge_tree.h"
+#include "tools/selection.h"
 
 namespace dsckpt::tools {
 
@@ -18,12 +22,38 @@ struct Spread {
   uint32_t shards = 0;           ///< 0: as many as max_shard_bytes makes, else one
 };
 
+/// What becomes of the logical tensors.
+struct Choice {
+  /// By ordinal: the name in the output; nothing for a tensor that is left out.
+  std::vector<std::optional<std::string>> names;
+  bool renamed = false;        ///< the output has names alone, for the tree has the old ones
+  bool tensors_only = false;   ///< objects and plain values are left out
+  std::optional<DType> dtype;  ///< floating-point tensors are cast to it
+};
+
+/// All of `selection`, or kInvalidArgument where it meets nothing.
+Result<Choice> MakeChoice(const Checkpoint& checkpoint, const Selection& selection);
+
 /// What a merge will write. Tensors stay where they are until an output asks for their bytes.
 class MergePlan {
  public:
-  /// Checks that every tensor is covered (kIncomplete, before any output), folds tied tensors,
-  /// spreads the rest.
-  static Result<MergePlan> Make(const Checkpoint& checkpoint, const Spread& spread);
+  /// Checks that every chosen tensor is covered (kIncomplete, before any output), folds tied
+  /// tensors, spreads the rest.
+  static Result<MergePlan> Make(const Checkpoint& checkpoint, Choice choice, const Spread& spread);
+
+  const Choice& choice() const { return choice_; }
+  /// Name in the output. REQUIRES: chosen.
+  const std::string& name(uint32_t tensor) const { return *choice_.names[tensor]; }
+  /// Dtype in the output, and bytes.
+  DType dtype(const LogicalTensorInfo& tensor) const;
+  uint64_t bytes_of(const LogicalTensorInfo& tensor) const;
+  /// Names that inputs record for tensors of others (safetensors metadata), in output file `file`.
+  const std::vector<std::pair<std::string, uint32_t>>& ties(size_t file) const {
+    return ties_[file];
+  }
+  /// Such names that are left out, because their tensors get others.
+  uint32_t dropped_ties() const { return dropped_ties_; }
+  uint32_t cast_count() const { return casts_; }
 
   size_t file_count() const { return chosen_.size(); }
   /// Logical tensors of one output file, by ordinal.
@@ -31,7 +61,8 @@ class MergePlan {
   uint64_t bytes(size_t file) const { return bytes_[file]; }
   uint64_t total_bytes() const;
   uint32_t tensors(size_t file) const;
-  uint32_t alias_count() const { return aliases_; }
+  uint32_t tensor_count() const { return static_cast<uint32_t>(order_.size()) - folded_; }
+  uint32_t alias_count() const { return folded_ + recorded_ties_; }
   uint64_t piece_count() const { return pieces_; }
   uint64_t stored_bytes() const { return stored_bytes_; }  ///< of all pieces, copies included
   /// The tensor that stands for `tensor`: another of the same pieces, or itself.
@@ -42,24 +73,32 @@ class MergePlan {
  private:
   Status FoldTies(const Checkpoint& checkpoint);
   void SpreadTensors(const Checkpoint& checkpoint, const Spread& spread);
+  Status AddRecordedTies(const Checkpoint& checkpoint);
 
+  Choice choice_;
+  std::vector<uint32_t> order_;  // chosen tensors by name in the output
   std::vector<uint32_t> owner_;
+  std::vector<size_t> file_of_;
+  std::vector<std::vector<std::pair<std::string, uint32_t>>> ties_;  // by file
   std::vector<std::vector<bool>> chosen_;
   std::vector<uint64_t> bytes_;
-  uint32_t aliases_ = 0;
+  uint32_t recorded_ties_ = 0, folded_ = 0, casts_ = 0, dropped_ties_ = 0;
   uint64_t pieces_ = 0, stored_bytes_ = 0;
 };
 
 /// One output file of a merge as a provider: tensors assembled while they are written, and with
-/// `rest` objects, leaves and attributes. Borrows all of its parts.
+/// `rest` objects, leaves and attributes. `overflows` counts elements that a cast makes infinite.
+/// Borrows all of its parts.
 class MergeProvider final : public StateProvider {
  public:
   MergeProvider(const Checkpoint& checkpoint, const MergePlan& plan, const MergedTree& tree,
-                size_t file, bool rest, bool keep_encodings, bool verify);
+                size_t file, bool rest, bool keep_encodings, bool verify,
+                std::atomic<uint64_t>* overflows);
   void Describe(Description& description) const override;
 
  private:
   void DescribeTensor(Description& description, const Key& key, uint32_t tensor) const;
+  void DescribeFlat(Description& description) const;
   void DescribeObject(Description& description, const Key& key,
                       const MergedTree::ObjectRef& object) const;
   void DescribeAttributes(Description& description) const;
@@ -69,6 +108,7 @@ class MergeProvider final : public StateProvider {
   const MergedTree& tree_;
   const size_t file_;
   const bool rest_, keep_encodings_, verify_;
+  std::atomic<uint64_t>* const overflows_;
 };
 
 }  // namespace dsckpt::tools

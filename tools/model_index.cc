@@ -8,7 +8,9 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tools/survey.h"
@@ -18,7 +20,14 @@ namespace dsckpt::tools {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 using WeightMap = std::map<std::string, std::string>;  // tensor -> file
+
+struct ModelIndex {
+  WeightMap map;
+  Members members;
+};
 
 Status NotAnIndex(const std::string& path, const std::string& why) {
   return Status(StatusCode::kNotCheckpoint, path + " is no index of safetensors files: " + why)
@@ -35,7 +44,19 @@ Status CheckFileName(const std::string& path, const std::string& name) {
       .WithPath(path);
 }
 
-Result<WeightMap> ReadWeightMap(const std::string& path) {
+/// Sizes change with the files.
+Members MembersOf(const nlohmann::json& index) {
+  Members members;
+  const auto metadata = index.find("metadata");
+  if (metadata == index.end() || !metadata->is_object()) return members;
+  for (const auto& [key, value] : metadata->items()) {
+    if (key == "total_size" || key == "total_parameters") continue;
+    members.emplace_back(key, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return members;
+}
+
+Result<ModelIndex> ReadIndex(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) {
     return Status(errno == ENOENT ? StatusCode::kNotFound : StatusCode::kIoError,
@@ -49,13 +70,14 @@ Result<WeightMap> ReadWeightMap(const std::string& path) {
   if (found == json.end() || !found->is_object() || found->empty()) {
     return NotAnIndex(path, "it has no weight_map");
   }
-  WeightMap map;
+  ModelIndex index{{}, MembersOf(json)};
+  WeightMap& map = index.map;
   for (const auto& [tensor, file] : found->items()) {
     if (!file.is_string()) return NotAnIndex(path, "its weight_map maps to more than file names");
     map[tensor] = file.get<std::string>();
     DSCKPT_RETURN_IF_ERROR(CheckFileName(path, map[tensor]));
   }
-  return map;
+  return index;
 }
 
 bool IsStoredIn(const Checkpoint& checkpoint, const std::string& tensor, const std::string& file) {
@@ -71,9 +93,50 @@ bool IsStoredIn(const Checkpoint& checkpoint, const std::string& tensor, const s
 
 bool IsModelIndex(const std::string& path) { return path.ends_with(".json"); }
 
-Result<Checkpoint> OpenModelIndex(const std::string& path) {
-  DSCKPT_ASSIGN_OR_RETURN(const WeightMap map, ReadWeightMap(path));
-  const std::filesystem::path directory = std::filesystem::path(path).parent_path();
+Result<std::string> FindModel(const std::string& directory) {
+  std::set<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory, error)) {
+    names.insert(entry.path().filename().string());
+  }
+  const auto path = [&](const std::string& name) { return (fs::path(directory) / name).string(); };
+  for (const std::string_view base : kModelBases) {
+    const std::string file = std::string(base) + ".safetensors", index = file + ".index.json";
+    const bool whole = names.count(file) != 0, parts = names.count(index) != 0;
+    if (whole && parts) {
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("{} holds both {} and {}: name the one that is meant", directory,
+                                file, index))
+          .WithPath(directory);
+    }
+    if (whole || parts) return path(whole ? file : index);
+    // "model-00001-of-00002.safetensors"
+    const auto part = names.lower_bound(std::string(base) + "-0");
+    if (part != names.end() && part->starts_with(std::string(base) + "-0") &&
+        part->find("-of-") != std::string::npos && part->ends_with(".safetensors")) {
+      return Status(StatusCode::kIncomplete,
+                    fmt::format("{} holds {}, but not the index {} of all its files", directory,
+                                *part, index))
+          .WithPath(directory);
+    }
+  }
+  std::vector<std::string> others;
+  for (const std::string& name : names) {
+    if (name.ends_with(".safetensors.index.json")) others.push_back(name);
+  }
+  if (others.size() > 1) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("{} holds both {} and {}: name the one that is meant", directory,
+                              others[0], others[1]))
+        .WithPath(directory);
+  }
+  return others.empty() ? std::string() : path(others[0]);
+}
+
+Result<Model> OpenModelIndex(const std::string& path) {
+  DSCKPT_ASSIGN_OR_RETURN(ModelIndex index, ReadIndex(path));
+  const WeightMap& map = index.map;
+  const fs::path directory = fs::path(path).parent_path();
   std::vector<std::string> files;
   for (const auto& [tensor, file] : map) files.push_back((directory / file).string());
   std::sort(files.begin(), files.end());
@@ -84,7 +147,7 @@ Result<Checkpoint> OpenModelIndex(const std::string& path) {
                                                        checkpoint.status().message()))
         .WithPath(checkpoint.status().path());
   }
-  if (!checkpoint.ok()) return checkpoint;
+  if (!checkpoint.ok()) return checkpoint.status();
   for (const auto& [tensor, file] : map) {
     if (IsStoredIn(*checkpoint, tensor, (directory / file).string())) continue;
     return Status(StatusCode::kIncomplete,
@@ -92,7 +155,7 @@ Result<Checkpoint> OpenModelIndex(const std::string& path) {
                               FitWidth(Printable(tensor), 200), Printable(file)))
         .WithPath(path);
   }
-  return checkpoint;
+  return Model{std::move(checkpoint).value(), std::move(index.members)};
 }
 
 }  // namespace dsckpt::tools

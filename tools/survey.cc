@@ -43,6 +43,11 @@ bool IsDirectory(const std::string& path) {
   return fs::is_directory(path, unknown);
 }
 
+bool FileExists(const std::string& path) {
+  std::error_code unknown;
+  return fs::exists(path, unknown);
+}
+
 bool IsCheckpointDirectory(const std::string& path) {
   std::error_code unknown;
   return IsDirectory(path) && fs::exists(fs::path(path) / kManifestName, unknown);

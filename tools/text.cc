@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <wchar.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <iterator>
 
 namespace dsckpt::tools {
@@ -28,6 +30,19 @@ std::string Escape(std::string_view text, bool double_backslash) {
   return out;
 }
 
+// A byte, or a code point of the basic plane in UTF-8.
+void AppendBytes(std::string& out, uint32_t value, bool byte) {
+  const auto add = [&](uint32_t bits) { out += static_cast<char>(bits); };
+  if (byte || value < 0x80) return add(value);
+  if (value < 0x800) {
+    add(0xC0 | value >> 6);
+  } else {
+    add(0xE0 | value >> 12);
+    add(0x80 | (value >> 6 & 0x3F));
+  }
+  add(0x80 | (value & 0x3F));
+}
+
 // Columns of one code point. wcwidth() answers -1 in a locale without UTF-8: then one column each
 // is the best guess.
 size_t PointWidth(const CodePoint& point) {
@@ -37,6 +52,32 @@ size_t PointWidth(const CodePoint& point) {
 }
 
 }  // namespace
+
+std::string Base64(std::span<const std::byte> bytes) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const size_t count = std::min<size_t>(3, bytes.size() - i);
+    uint32_t group = 0;
+    for (size_t j = 0; j < 3; ++j) {
+      group = group << 8 | (j < count ? std::to_integer<uint32_t>(bytes[i + j]) : 0);
+    }
+    for (size_t j = 0; j < 4; ++j) {
+      text += j <= count ? kDigits[group >> (18 - 6 * j) & 63] : '=';
+    }
+  }
+  return text;
+}
+
+bool IsUtf8(std::string_view text) {
+  while (!text.empty()) {
+    const CodePoint point = FrontCodePoint(text);
+    if (!point.valid) return false;
+    text.remove_prefix(point.bytes);
+  }
+  return true;
+}
 
 CodePoint FrontCodePoint(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -63,6 +104,27 @@ bool IsUnsafe(char32_t value) {
 }
 
 std::string Printable(std::string_view name) { return Escape(name, true); }
+std::string FromPrintable(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const size_t digits = text[i] != '\\' || i + 1 == text.size() ? 0
+                          : text[i + 1] == 'x'                    ? 2
+                          : text[i + 1] == 'u'                    ? 4
+                                                                  : 0;
+    if (digits == 0) {
+      i += text[i] == '\\' && i + 1 < text.size() ? 1 : 0;
+      out += text[i];
+      continue;
+    }
+    uint32_t value = 0;
+    std::from_chars(text.data() + i + 2, text.data() + std::min(i + 2 + digits, text.size()), value,
+                    16);
+    AppendBytes(out, value, digits == 2);
+    i += 1 + digits;
+  }
+  return out;
+}
+
 std::string SafeText(std::string_view text) { return Escape(text, false); }
 
 size_t DisplayWidth(std::string_view text) {

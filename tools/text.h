@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,11 @@ struct CodePoint {
 };
 CodePoint FrontCodePoint(std::string_view text);
 
+bool IsUtf8(std::string_view text);
+
+/// The usual alphabet, padded.
+std::string Base64(std::span<const std::byte> bytes);
+
 /// True for what a terminal may act on or hide: C0, DEL, C1, line separators, and the bidirectional
 /// and zero-width characters with which a name can pose as another.
 bool IsUnsafe(char32_t value);
@@ -25,6 +31,8 @@ bool IsUnsafe(char32_t value);
 /// A name as one unambiguous word: unsafe characters and invalid UTF-8 as \xNN or \uNNNN, and
 /// backslashes doubled.
 std::string Printable(std::string_view name);
+/// Back from Printable().
+std::string FromPrintable(std::string_view text);
 /// A sentence that is readable already (backslashes kept), made safe for a terminal.
 std::string SafeText(std::string_view text);
 

@@ -13,6 +13,8 @@
 
 #include "tools/commands.h"
 #include "tools/json.h"
+#include "tools/model_index.h"
+#include "tools/operand.h"
 #include "tools/progress.h"
 #include "tools/survey.h"
 #include "tools/text.h"
@@ -32,6 +34,7 @@ struct Options {
 struct Outcome {
   Result<VerifyReport> report;
   double seconds;
+  bool has_checksums;
 };
 
 Outcome VerifyOne(const Console& console, const std::string& path, const Options& options) {
@@ -43,7 +46,9 @@ Outcome VerifyOne(const Console& console, const std::string& path, const Options
   const auto start = std::chrono::steady_clock::now();
   Result<VerifyReport> report = Verify(path, verify);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  return {std::move(report), seconds.count()};
+  // Of a file that cannot be opened, the report says why.
+  const auto file = File::Open(path, {.map = false});
+  return {std::move(report), seconds.count(), !file.ok() || file->format() == FileFormat::kDsckpt};
 }
 
 // Files that cannot be checked matter less than a file known to be bad: kExitNo wins.
@@ -57,12 +62,18 @@ class PathList {
  public:
   /// What is wrong already is reported, and counted by exit_code().
   void Add(Console& console, const std::string& path) {
-    if (!IsDirectory(path)) {
-      files_.push_back(path);
-    } else if (IsCheckpointDirectory(path)) {
-      AddCheckpoint(console, path);
-    } else {
-      AddRun(console, path);
+    const auto operand = ToOperand(path);
+    if (!operand.ok()) return Fail(console, operand.status());
+    switch (operand->kind) {
+      case OperandKind::kFile:
+        files_.push_back(operand->path);
+        return;
+      case OperandKind::kCheckpoint:
+        return AddCheckpoint(console, operand->path);
+      case OperandKind::kIndex:
+        return AddModel(console, operand->path);
+      case OperandKind::kRun:
+        return AddRun(console, operand->path);
     }
   }
   const std::vector<std::string>& files() const { return files_; }
@@ -87,6 +98,15 @@ class PathList {
       if (IsCheckpointDirectory(path)) AddCheckpoint(console, path);
     } else if (ExitCodeFor(File::Open(path).status().code()) == kExitNo) {
       files_.push_back(path);
+    }
+  }
+
+  /// The files are there, and hold what the index says.
+  void AddModel(Console& console, const std::string& path) {
+    const auto model = OpenModelIndex(path);
+    if (!model.ok()) return Fail(console, model.status());
+    for (uint32_t i = 0; i < model->checkpoint.shard_count(); ++i) {
+      files_.push_back(std::string(model->checkpoint.shard(i).name));
     }
   }
 
@@ -162,6 +182,11 @@ void PrintOutcome(Console& console, const std::string& path, const Outcome& outc
     return;
   }
   const VerifyReport& report = outcome.report.value();
+  if (report.ok && !outcome.has_checksums) {
+    console.Print("{}: {}; it has no checksums, so that its tensors were not checked\n", name,
+                  console.Styled(Style::kGood, "header ok"));
+    return;
+  }
   // Nothing is read of a file whose very size is wrong.
   const std::string checked = report.checked_bytes == 0
                                   ? "not read"
@@ -196,6 +221,7 @@ void WriteOutcome(JsonWriter& json, const std::string& path, const Outcome& outc
   json.BeginObject(JsonWriter::Layout::kLines);
   json.Key("path").String(path);
   json.Key("ok").Bool(checked && outcome.report->ok);
+  json.Key("checksums").Bool(outcome.has_checksums);
   json.Key("checked_bytes").Uint(checked ? outcome.report->checked_bytes : 0);
   json.Key("problems").BeginArray(JsonWriter::Layout::kLines);
   if (checked) {
@@ -247,7 +273,7 @@ int RunText(Console& console, const Options& options) {
   PathList paths;
   for (const std::string& path : options.paths) paths.Add(console, path);
   int code = paths.exit_code();
-  uint64_t bad = 0, unchecked = 0, bytes = 0;
+  uint64_t bad = 0, unchecked = 0, headers = 0, bytes = 0;
   double seconds = 0;
   for (const std::string& path : paths.files()) {
     const Outcome outcome = VerifyOne(console, path, options);
@@ -255,6 +281,7 @@ int RunText(Console& console, const Options& options) {
     code = Worse(code, exit);
     bad += exit == kExitNo;
     unchecked += exit == kExitFailed;
+    headers += exit == kExitOk && !outcome.has_checksums;
     bytes += outcome.report.ok() ? outcome.report->checked_bytes : 0;
     seconds += outcome.seconds;
     PrintOutcome(console, path, outcome);
@@ -262,8 +289,10 @@ int RunText(Console& console, const Options& options) {
   }
   const uint64_t files = paths.files().size();
   if (files > 1) {
-    console.Print("{}: {} ok, {} bad, {} not checked; {} in {}\n", Count(files, "file"),
-                  files - bad - unchecked, bad, unchecked, HumanBytes(bytes), Rate(bytes, seconds));
+    console.Print("{}: {} ok, {}{} bad, {} not checked; {} in {}\n", Count(files, "file"),
+                  files - bad - unchecked - headers,
+                  headers == 0 ? "" : fmt::format("{} without checksums, ", headers), bad,
+                  unchecked, HumanBytes(bytes), Rate(bytes, seconds));
   }
   return code;
 }
@@ -273,7 +302,8 @@ int RunText(Console& console, const Options& options) {
 Command AddVerify(CLI::App& root) {
   auto options = std::make_shared<Options>();
   CLI::App* app = root.add_subcommand("verify", "Check every byte of files against its checksum");
-  app->add_option("PATH", options->paths, "Files, checkpoint or run directories")
+  app->add_option("PATH", options->paths,
+                  "Files; checkpoint, run or model directories; .index.json")
       ->required()
       ->option_text("...");
   app->add_flag("--decode", options->decode, "Also decode compressed items and check the outcome");
@@ -289,8 +319,10 @@ Command AddVerify(CLI::App& root) {
       "\n"
       "Exit code: 0 all files are good; 1 at least one is bad; 2 none is known to be\n"
       "bad, but at least one could not be checked (in JSON it has an \"error\"). A plain\n"
-      "safetensors file has no checksums: its header and extents are checked. Of a\n"
-      "checkpoint directory also: shards that are missing or of another save, gaps, and\n"
+      "safetensors file has no checksums: its header and extents are checked, which the\n"
+      "answer says (in JSON \"checksums\"); of an index, that its files are there and hold\n"
+      "what it says. Of a checkpoint directory also: shards that are missing or of another save, "
+      "gaps, and\n"
       "copies of the same elements that differ.");
   return {app, [options](Console& console) {
             return console.json() ? RunJson(console, *options) : RunText(console, *options);

@@ -112,6 +112,12 @@ class Checkpoint {
   /// these decide, else by content.
   Status CompareCopies(uint32_t tensor) const;
 
+  /// The digest that the tensor has where it is stored whole: nothing when no shard holds it so, or
+  /// when that is plain safetensors. Opens the shard; reads no data.
+  Result<std::optional<Hash128>> Digest(uint32_t tensor) const;
+  /// The same of any tensor: put together and read where no digest is stored. Errors as Read().
+  Result<Hash128> ComputeDigest(uint32_t tensor) const;
+
   /// Reads boxes of logical tensors; only shards and chunks that hold them are touched. Of declared
   /// replicas one is read. Other copies of the same elements are compared: kMismatch when they
   /// differ, never the last one wins. kIncomplete: no piece holds some of the elements. Checksums

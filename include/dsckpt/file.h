@@ -101,6 +101,17 @@ class Tensor {
   std::shared_ptr<const void> owner_;
 };
 
+/// A name with the digest of what it names.
+struct NamedDigest {
+  std::string name;
+  Hash128 digest;
+};
+
+/// One digest of many: XXH3-128 over, for each in the order of name bytes, the length of the name
+/// (u64), the name and its digest (low half first), integers little-endian. Equal for equal names
+/// with equal content, whatever the files. Not cryptographic.
+Hash128 TreeDigest(std::vector<NamedDigest> items);
+
 /// One tensor to load, and where to.
 struct LoadRequest {
   std::string_view name;
@@ -173,6 +184,9 @@ class File {
   /// stored (spec/format.md, "Digests"). Not cryptographic. Nothing for plain safetensors.
   std::optional<Hash128> Digest(const TensorInfo& tensor) const;
   std::optional<Hash128> Digest(const ObjectInfo& object) const;
+  /// The digest also of a tensor of plain safetensors, which is read as a whole for it: the one
+  /// that it has in a shard. Where the file holds sums, Digest(), and nothing is read.
+  Result<Hash128> ComputeDigest(const TensorInfo& tensor) const;
 
   /// Names of the subtrees and items that were declared to be the rank's own (RankOwn), in name
   /// order.

@@ -268,6 +268,8 @@ class File:
         """Digest of a tensor, 32 hex digits; None for plain safetensors."""
     def object_digest(self, ordinal: int) -> str | None:
         """The same of an object."""
+    def digest_of(self, name: str, *, compute: bool = False) -> str | None:
+        """The same by name; with compute, of plain safetensors too, read for it."""
     def view(self, name: str) -> tuple[memoryview, bool]:
         """Read-only bytes of a tensor; whether they are the mapped file."""
     def read_slice(self, name: str, box: Sequence[tuple[int, int]], out: Any) -> None:
@@ -312,6 +314,8 @@ class Checkpoint:
         """Logical tensors: (name, dtype name, shape, bytes, pieces), in name order."""
     def pieces(self, tensor: int) -> list[tuple[int, int, Piece]]:
         """(shard, ordinal in the shard, piece)."""
+    def digest(self, tensor: int, *, compute: bool = False) -> str | None:
+        """Of a logical tensor that is stored whole; with compute, of any, read for it."""
     def check_coverage(self, tensor: int) -> None: ...
     def compare_copies(self, tensor: int) -> None: ...
     def read(self, requests: Sequence[tuple[str, Sequence[tuple[int, int]] | None, Any]]) -> None:
@@ -329,6 +333,9 @@ class RunDirectory:
     def strays(self) -> list[tuple[str, str]]: ...
     def latest(self) -> Checkpoint: ...
     def by_step(self, step: int) -> Checkpoint: ...
+
+def map_private(fd: int, bytes: int) -> memoryview:
+    """A writable, private mapping of a file, which needs the descriptor no longer. OSError."""
 
 def verify(
     path: str,

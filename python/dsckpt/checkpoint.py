@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from . import _native, indexing, memory, pending
+from . import _native, dtypes, indexing, mapped, memory, pending
 from .errors import DsckptError
 from .gathering import Gather, allocate, load_shard
+from .loading import MANIFEST as MANIFEST
 from .loading import MapLocation
-from .materialize import Info
+from .materialize import Info, NumpyBackend, TorchBackend
 from .own import own_rank, took_another
 from .pickles import Permission
-
-MANIFEST = "dsckpt.manifest"
-"""The file of a checkpoint directory that is written last: without it there is no checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,8 @@ class Checkpoint:
         self._native = _native.Checkpoint(os.fsdecode(path))
         self._rank = rank
         self._tensors: dict[str, TensorInfo] | None = None
+        self._ordinals: dict[str, int] = {}
+        self._mapped: dict[int, tuple[list[Info], memoryview | None]] = {}
 
     @property
     def path(self) -> str:
@@ -101,18 +102,49 @@ class Checkpoint:
     def tensors(self) -> dict[str, TensorInfo]:
         """The tensors of the job, whole, by name."""
         if self._tensors is None:
-            self._tensors = {row[0]: TensorInfo(*row) for row in self._native.tensors()}
+            rows = self._native.tensors()
+            self._ordinals = {row[0]: i for i, row in enumerate(rows)}
+            self._tensors = {row[0]: TensorInfo(*row) for row in rows}
         return self._tensors
 
-    def read(self, name: str, part: Any = None) -> Any:
+    def digest(self, name: str, *, compute: bool = False) -> str | None:
+        """The digest of a tensor: equal for equal content, dtype and shape. Not cryptographic.
+
+        It is that of the same tensor in any other file, and what `dsckpt hash` prints.
+
+        Args:
+            name: A key of `tensors`.
+            compute: Read the tensor where no digest of it is stored: it lies in parts, or in plain
+                safetensors.
+
+        Returns:
+            32 hexadecimal digits; None where none is stored.
+
+        Raises:
+            KeyError: No such tensor.
+            DsckptError: Incomplete, Corrupt, ...
+        """
+        self._info(name)
+        return self._native.digest(self._ordinals[name], compute=compute)
+
+    def _info(self, name: str) -> TensorInfo:
+        info = self.tensors.get(name)
+        if info is None:
+            raise KeyError(f"no tensor {name!r} in {self.path}: its `tensors` has the names")
+        return info
+
+    def read(self, name: str, part: Any = None, *, mmap: bool = True) -> Any:
         """Reads a tensor, or a part of it, from the files that hold it.
 
-        Checksums are checked, and copies that overlap compared.
+        A tensor that one file holds whole, once and raw is that file, mapped: nothing is copied,
+        read or checked before it is used, and writing changes memory, never the file. Of all others
+        checksums are checked, and copies that overlap compared.
 
         Args:
             name: A key of `tensors`.
             part: None: all of it; a list of (begin, end), one a dimension; or an index of ints,
                 slices and '...', as for an array.
+            mmap: Whether the result may be a view of a file. False: memory of its own, checked.
 
         Returns:
             A CPU tensor; a NumPy array where torch is not installed.
@@ -121,16 +153,40 @@ class Checkpoint:
             KeyError: No such tensor.
             DsckptError: Incomplete, Mismatch (copies differ), Corrupt, Unsupported, ...
         """
-        info = self.tensors.get(name)
-        if info is None:
-            raise KeyError(f"no tensor {name!r} in {self.path}: its `tensors` has the names")
+        info = self._info(name)
         box, rest = _box_of(part, info.shape)
+        view = self._view(name, info) if mmap else None
+        if view is not None:
+            return view[tuple(slice(*ends) for ends in box)][rest] if rest or box else view
         shape = tuple(end - begin for begin, end in box)
         made, buffer = allocate(info, shape)
         if buffer is not None:
             self._native.read([(name, box, buffer)])
         made = made.array() if isinstance(made, memory.Packed) else made
         return made[rest] if rest else made
+
+    def _view(self, name: str, info: TensorInfo) -> Any:
+        """The tensor as a view of the file that holds it whole and raw; None where none does."""
+        if info.pieces != 1 or info.dtype in dtypes.PACKED_BITS:
+            return None
+        ((shard, ordinal, piece),) = self._native.pieces(self._ordinals[name])
+        infos, mapping = self._map(shard)
+        stored = infos[ordinal]
+        held = stored[3] == info.shape and stored[1] == info.dtype and stored[5] == info.nbytes
+        box = [(0, size) for size in info.shape]
+        whole = piece.box == box or piece.flat == (0, math.prod(info.shape))
+        if mapping is None or not held or not whole or piece.element_offset or stored[7] != "raw":
+            return None
+        backend = TorchBackend() if dtypes.have_torch() else NumpyBackend()
+        return backend.view(mapping, stored)
+
+    def _map(self, shard: int) -> tuple[list[Info], memoryview | None]:
+        """The tensors and the mapping of a file, which is checked against the manifest first."""
+        found = self._mapped.get(shard)
+        if found is None:
+            native, mapping = mapped.open_mapped(self._native.open_shard(shard).path)
+            found = self._mapped.setdefault(shard, (native.tensors(), mapping))
+        return found
 
     def shard_of(self, rank: int, name: str | None = None) -> int:
         """The position in `shards` of a rank's file, or of the file `name` of that rank.

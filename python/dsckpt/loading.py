@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import mmap as mmap_module
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _native, dtypes, mapped, memory, pending, rebuild
+from . import _native, dtypes, mapped, memory, models, pending, rebuild
 from .errors import DsckptError
 from .materialize import Info, NumpyBackend, TorchBackend, materialize, unknown_dtype
 from .pickles import MEDIA_TYPE, Permission, Refusal
 
 if TYPE_CHECKING:
     import torch
+
+MANIFEST = "dsckpt.manifest"
+"""The file of a checkpoint directory that is written last: without it there is no checkpoint."""
 
 MapLocation = Any
 """None, str, torch.device, dict or callable, as torch.load takes it."""
@@ -43,7 +45,8 @@ def load(
 
     Args:
         path: A dsckpt file; a safetensors file (a flat dict); a checkpoint directory (the state of
-            its rank 0, with distributed tensors whole); or a run directory (its latest checkpoint).
+            its rank 0, with distributed tensors whole); a run directory (its latest checkpoint); or
+            the directory or index of a model in safetensors, as Hugging Face tools write it.
         map_location: Where tensors go, as for torch.load: a device, a dict of locations ("cpu":
             what stored tensors count as), or a function (storage, "cpu") -> storage or None. None:
             CPU memory, also for tensors that were saved from another device.
@@ -64,6 +67,9 @@ def load(
     """
     permission = Permission(allow_pickle, allow, os.fsdecode(path))
     pending.settle(path)
+    model = _model_at(os.fsdecode(path))
+    if model is not None:
+        return _load_model(model, map_location, mmap, permission, verify)
     if os.path.isdir(path):
         from .checkpoint import open_directory
 
@@ -75,6 +81,37 @@ def load(
             verify=verify,
         )
     return load_file(path, map_location, mmap, permission, verify)
+
+
+def _model_at(path: str) -> str | None:
+    """The index or file of a model, where the path is its directory or index."""
+    if path.endswith(".json") and not os.path.isdir(path):
+        return path
+    if not os.path.isdir(path) or os.path.exists(os.path.join(path, MANIFEST)):
+        return None
+    return models.find(path)
+
+
+def _load_model(
+    model: str, map_location: MapLocation, mmap: bool, permission: Permission, verify: bool | None
+) -> Any:
+    if not model.endswith(".json"):
+        return load_file(model, map_location, mmap, permission, verify)
+    state: dict[str, Any] = {}
+    for file in models.files_of(model):
+        if not os.path.exists(file):
+            raise DsckptError(f"a file that {model} names is missing: {file}", "Incomplete", file)
+        part = load_file(file, map_location, mmap, permission, verify)
+        twice = state.keys() & part.keys()
+        if twice:
+            raise DsckptError(
+                f"{file}: {min(twice)!r} is in another file of {model} too", "Mismatch", file
+            )
+        state.update(part)
+    lacking = models.weight_map(model).keys() - state.keys()
+    if lacking:
+        raise DsckptError(f"{model} names {min(lacking)!r}, which no file has", "Incomplete", model)
+    return state
 
 
 def load_file(
@@ -165,7 +202,7 @@ class Place:
     def tensors(
         self,
         native: _native.File,
-        mapping: mmap_module.mmap | None,
+        mapping: memoryview | None,
         infos: Sequence[Info],
         verify: bool,
         made: dict[int, Any],

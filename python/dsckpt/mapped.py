@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 
 from . import _native, pending
 from .errors import DsckptError
 
-_MAP_NORESERVE = 0x4000  # Linux; the module mmap lacks it on older versions of Python.
 _ATTEMPTS = 5
 
 
-def open_native(path: str | os.PathLike[str]) -> _native.File:
-    """Opens a file for reading only what is asked for. Its cost does not depend on its size."""
+def open_native(path: str | os.PathLike[str], map: bool = False) -> _native.File:
+    """Opens a file for reading only what is asked for. Its cost does not depend on its size.
+
+    With `map` it holds no descriptor before something is read, and no longer needs its name.
+    """
     pending.settle(path)
     try:
-        return _native.File(os.fsdecode(path), map=False)
+        return _native.File(os.fsdecode(path), map=map)
     except DsckptError as error:
         if error.code == "NotCheckpoint" and "torch.save" in str(error):
             error.args = (f"{error}; dsckpt.convert.convert() makes one of a file of torch.save",)
         raise
 
 
-def open_mapped(path: str | os.PathLike[str]) -> tuple[_native.File, mmap.mmap | None]:
+def open_mapped(path: str | os.PathLike[str]) -> tuple[_native.File, memoryview | None]:
     """Opens a file and maps it, both the same one although it may be replaced meanwhile.
 
     Returns:
@@ -38,7 +39,7 @@ def open_mapped(path: str | os.PathLike[str]) -> tuple[_native.File, mmap.mmap |
     name = os.fsdecode(path)
     for _ in range(_ATTEMPTS):
         mapping, identity = _map(name)
-        native = open_native(name)
+        native = open_native(name, map=mapping is not None)
         # The name meant the mapped file before and after, so it was that which was opened.
         with contextlib.suppress(FileNotFoundError):
             if _identity(os.stat(name)) == identity:
@@ -50,7 +51,7 @@ def open_mapped(path: str | os.PathLike[str]) -> tuple[_native.File, mmap.mmap |
     )
 
 
-def _map(name: str) -> tuple[mmap.mmap | None, tuple[int, int, int]]:
+def _map(name: str) -> tuple[memoryview | None, tuple[int, int, int]]:
     try:
         # A pipe would block until somebody writes to it.
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -63,15 +64,10 @@ def _map(name: str) -> tuple[mmap.mmap | None, tuple[int, int, int]]:
     try:
         identity = _identity(os.fstat(descriptor))
         try:
-            mapping = mmap.mmap(
-                descriptor,
-                identity[2],
-                flags=mmap.MAP_PRIVATE | _MAP_NORESERVE,
-                prot=mmap.PROT_READ | mmap.PROT_WRITE,
-            )
-        except (OSError, ValueError):
+            # Not Python's mmap, which keeps a descriptor: a program may hold thousands of files.
+            return _native.map_private(descriptor, identity[2]), identity
+        except OSError:
             return None, identity
-        return mapping, identity
     finally:
         os.close(descriptor)
 

@@ -4,7 +4,6 @@ into. One backend object an open file; the loops here run once a tensor and are 
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +47,7 @@ class TorchBackend:
         self._known[info[1]] = kind
         return kind
 
-    def view(self, mapping: mmap.mmap, info: Info) -> Any:
+    def view(self, mapping: memoryview, info: Info) -> Any:
         """A tensor that is the mapping's memory; None where it would be misaligned."""
         dtype, size, packed = self._known.get(info[1]) or self.kind(info)
         shape, offset, raw = info[3], info[4], info[5]
@@ -95,7 +94,7 @@ class NumpyBackend:
             ) from None
         self.numpy = numpy
 
-    def view(self, mapping: mmap.mmap, info: Info) -> Any:
+    def view(self, mapping: memoryview, info: Info) -> Any:
         """An array that is the mapping's memory; None where it would be misaligned."""
         shape, offset, raw = info[3], info[4], info[5]
         if raw == 0:
@@ -148,7 +147,7 @@ def unknown_dtype(info: tuple[Any, ...], library: str) -> DsckptError:
 
 def materialize(
     native: _native.File,
-    mapping: mmap.mmap | None,
+    mapping: memoryview | None,
     infos: Sequence[Info],
     backend: Backend,
     verify: bool,

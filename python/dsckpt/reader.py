@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from . import _native, dtypes, indexing, mapped, memory, rebuild
+from . import _native, dtypes, indexing, mapped, memory, models, rebuild
 from .errors import DsckptError
-from .loading import load
+from .loading import MANIFEST, load
 from .materialize import Info, NumpyBackend, TorchBackend, materialize, unknown_dtype
 from .restoring import load_into
 
@@ -32,7 +31,7 @@ class LazyTensor:
         encoding: "raw", "zstd" or "byteplane-zstd".
     """
 
-    def __init__(self, native: _native.File, mapping: mmap.mmap | None, info: Info) -> None:
+    def __init__(self, native: _native.File, mapping: memoryview | None, info: Info) -> None:
         self._native = native
         self._mapping = mapping
         self._info = info
@@ -86,6 +85,30 @@ class LazyTensor:
         if elements:
             self._native.read_slice(self.name, box, elements)
         return from_bytes(elements, self._info, shape)[rest]
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements."""
+        return _product(self.shape)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError(f"{self.name!r} has no dimensions, and so no length")
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """For numpy.asarray() and NumPy's functions: numpy()."""
+        made = self.numpy()
+        if dtype is not None and made.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"{self.name!r} is {self.dtype}: as {dtype} it has to be copied")
+            return made.astype(dtype)
+        return made.copy() if copy else made
 
     def __dlpack__(self, **options: Any) -> Any:
         """For from_dlpack() of any framework: shares the memory of torch() or numpy()."""
@@ -174,6 +197,24 @@ class File(Mapping[str, LazyTensor]):
         """Objects by name. Nothing of them is read before it is asked for."""
         return {info[0]: StoredObject(self._native, info) for info in self._native.objects()}
 
+    def digest(self, name: str, *, compute: bool = False) -> str | None:
+        """The digest of a tensor: equal for equal content, dtype and shape. Not cryptographic.
+
+        It is that of the same tensor in any other file, and what `dsckpt hash` prints.
+
+        Args:
+            name: A tensor's, or an alias of one.
+            compute: Read the tensor where the file holds no digests: plain safetensors.
+
+        Returns:
+            32 hexadecimal digits; None for plain safetensors.
+
+        Raises:
+            KeyError: No such tensor.
+        """
+        self[name]
+        return self._native.digest_of(name, compute=compute)
+
     def tree(self) -> Any:
         """The state as it was saved, with a LazyTensor or StoredObject where those stand."""
         lazy = [LazyTensor(self._native, self._mapping, info) for info in self._native.tensors()]
@@ -247,11 +288,18 @@ def open(path: str | os.PathLike[str]) -> File:
     Raises:
         DsckptError: NotFound, NotCheckpoint, Truncated, Corrupt, Unsupported, ...
     """
-    if os.path.isdir(path):
-        raise DsckptError(
-            f"{os.fsdecode(path)} is a directory: open one of its shards, or the whole with "
-            "dsckpt.Checkpoint(path)",
-            "NotCheckpoint",
-            os.fsdecode(path),
-        )
+    name = os.fsdecode(path)
+    if os.path.isdir(name):
+        raise DsckptError(f"{name} is a directory: {_instead(name)}", "NotCheckpoint", name)
     return File(path)
+
+
+def _instead(directory: str) -> str:
+    if os.path.exists(os.path.join(directory, MANIFEST)):
+        return "open one of its shards, or the whole with dsckpt.Checkpoint(path)"
+    model = models.find(directory)
+    if model is not None and not model.endswith(".json"):
+        return f"open the model's file {os.path.basename(model)} in it"
+    if model is not None:
+        return "open one of the model's files, or load them all with dsckpt.load(path)"
+    return "of a run, dsckpt.Run(path).latest() is the latest checkpoint"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -48,12 +49,15 @@ class Report:
         ok: Whether nothing is wrong.
         checked_bytes: How much was read.
         problems: What is wrong, in file order.
+        checksums: Whether all files have checksums. Of plain safetensors, which have none, only the
+            header was checked.
     """
 
     path: str
     ok: bool
     checked_bytes: int
     problems: tuple[Problem, ...]
+    checksums: bool = True
 
     def __bool__(self) -> bool:
         return self.ok
@@ -69,8 +73,8 @@ def verify(
     """Reads every byte and checks it against checksums. Runs nothing of pickled objects.
 
     Args:
-        path: A file, or a checkpoint or run directory (then also: missing files, gaps, copies that
-            differ).
+        path: A file; a checkpoint or run directory (then also: missing files, gaps, copies that
+            differ); or the directory or index of a model.
         decode: Also decode compressed items and check the outcome.
         threads: 0: one a core, at most 8.
         progress: progress(done bytes, total bytes) from other threads; for a file only.
@@ -83,11 +87,13 @@ def verify(
     """
     pending.settle(path)
     name = os.fsdecode(path)
-    if not os.path.isdir(name):
+    if not os.path.isdir(name) and not name.endswith(".json"):
         ok, checked, found = _native.verify(name, decode=decode, threads=threads, progress=progress)
-        return Report(name, ok, checked, tuple(Problem(name, *problem) for problem in found))
+        problems = [Problem(name, *problem) for problem in found]
+        sums = not ok or _native.File(name, map=False).format == "dsckpt"
+        return Report(name, ok, checked, tuple(problems), sums)
     arguments = ["--threads", str(threads), *(["--decode"] if decode else [])]
-    answer = _run("verify", [*arguments, _argument(name)])
+    answer = run("verify", [*arguments, argument(name)])
     files = answer["files"]
     for file in files:
         if len(files) == 1 and "error" in file:
@@ -95,7 +101,8 @@ def verify(
     problems = [problem for file in files for problem in _problems(file)]
     problems += [_as_problem(found) for found in answer.get("checkpoint_problems", ())]
     checked = sum(file["checked_bytes"] for file in files)
-    return Report(name, bool(answer["ok"]), checked, tuple(problems))
+    sums = all(file["checksums"] for file in files)
+    return Report(name, bool(answer["ok"]), checked, tuple(problems), sums)
 
 
 def _problems(file: dict[str, Any]) -> list[Problem]:
@@ -110,10 +117,10 @@ def _as_problem(error: dict[str, Any]) -> Problem:
 
 
 def inspect(path: StrPath) -> dict[str, Any]:
-    """What a file, a checkpoint directory or a run directory holds.
+    """What a file, a checkpoint directory, a run directory or a model's directory holds.
 
     Args:
-        path: Any of those. Runs nothing of pickled objects.
+        path: Any of those, or a model's index. Runs nothing of pickled objects.
 
     Returns:
         The document of `dsckpt inspect --json`; its "schema" says which: "dsckpt.inspect/1" (a
@@ -124,7 +131,7 @@ def inspect(path: StrPath) -> dict[str, Any]:
         DsckptError: NotFound, NotCheckpoint, Corrupt, ...
     """
     pending.settle(path)
-    return _run("inspect", [_argument(path)])
+    return run("inspect", [argument(path)])
 
 
 def merge(
@@ -137,13 +144,18 @@ def merge(
     verify: bool = True,
     dry_run: bool = False,
     force: bool = False,
+    filter: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
+    strip_prefix: str | None = None,
+    rename: str | Sequence[str] = (),
+    dtype: str | None = None,
 ) -> dict[str, Any]:
     """Makes one file, or a directory of files, of a sharded checkpoint. Inputs never change.
 
     Tensors are put together from the parts that the shards declare; copies are compared.
 
     Args:
-        path: A checkpoint directory, or shards in rank order.
+        path: A checkpoint, run or model directory, a model's index, or shards in rank order.
         output: What to write.
         max_shard_size: Write a directory of files up to this size: bytes, or "5GB", "512MiB".
         shards: Write a directory of about this many files.
@@ -151,9 +163,15 @@ def merge(
         verify: Check the inputs' checksums.
         dry_run: Check only.
         force: Replace an existing output.
+        filter: Take only tensors whose names match one of these patterns.
+        exclude: Not those whose names match one of these.
+        strip_prefix: Names lose this beginning: "model/".
+        rename: Replacements in names, "s/RE/NEW/", one after the other.
+        dtype: Cast floating-point tensors: "BF16", "F16", "F32" or "F64".
 
     Returns:
-        The document of `dsckpt merge --json`: counts of "tensors", "bytes", "files", ...
+        The document of `dsckpt merge --json`: counts of "tensors", "bytes", "files", ...; and in
+        "conflicting_metadata" what the inputs say differently in `__metadata__`.
 
     Raises:
         DsckptError: Incomplete, Mismatch, Corrupt, AlreadyExists, ...; nothing was written.
@@ -161,13 +179,41 @@ def merge(
     inputs = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     for each in inputs:
         pending.settle(each)
-    arguments = [*map(_argument, inputs), "-o", _argument(output), "--format", format]
+    arguments = [*map(argument, inputs), "-o", argument(output), "--format", format]
     if max_shard_size is not None:
         arguments += ["--max-shard-size", str(max_shard_size)]
     if shards is not None:
         arguments += ["--shards", str(shards)]
+    arguments += selection(filter, exclude, strip_prefix, rename, dtype)
+    if not force and not dry_run:
+        refuse_existing(os.fsdecode(output), "force=True replaces it")
     flags = {"--no-verify": not verify, "--dry-run": dry_run, "--force": force}
-    return _run("merge", arguments + [flag for flag, given in flags.items() if given])
+    return run("merge", arguments + [flag for flag, given in flags.items() if given])
+
+
+def selection(
+    filter: str | Sequence[str],
+    exclude: str | Sequence[str],
+    strip_prefix: str | None,
+    rename: str | Sequence[str],
+    dtype: str | None,
+) -> list[str]:
+    """The options of the program for a selection of tensors."""
+    arguments: list[str] = []
+    for option, given in (("--filter", filter), ("--exclude", exclude), ("--rename", rename)):
+        for each in [given] if isinstance(given, str) else given:
+            arguments.append(f"{option}={each}")
+    if strip_prefix:
+        arguments.append(f"--strip-prefix={strip_prefix}")
+    if dtype is not None:
+        arguments.append(f"--dtype={dtype}")
+    return arguments
+
+
+def refuse_existing(output: str, remedy: str) -> None:
+    """Raises AlreadyExists, with the words of who was called, where something stands there."""
+    if os.path.lexists(output):
+        raise DsckptError(f"{output} exists: {remedy}", "AlreadyExists", output)
 
 
 def program(search_path: bool = True) -> str:
@@ -194,17 +240,19 @@ def program(search_path: bool = True) -> str:
     )
 
 
-def _argument(path: StrPath) -> str:
+def argument(path: StrPath) -> str:
+    """A path as the program takes it."""
     name = os.fsdecode(path)
     return os.path.join(".", name) if name.startswith("-") else name  # Else taken for an option.
 
 
-def _run(command: str, arguments: Sequence[str]) -> dict[str, Any]:
+def run(command: str, arguments: Sequence[str]) -> dict[str, Any]:
+    """The document that a command of the program prints. Raises what it reports."""
     done = subprocess.run(
         [program(), command, "--json", *arguments], capture_output=True, check=False
     )
     try:
-        answer: dict[str, Any] = json.loads(done.stdout)
+        answer: dict[str, Any] = _with_paths(json.loads(done.stdout))
     except ValueError:
         said = done.stderr.decode(errors="backslashreplace").strip()
         raise DsckptError(
@@ -216,6 +264,24 @@ def _run(command: str, arguments: Sequence[str]) -> dict[str, Any]:
     return answer
 
 
+_PATHS = {"path", "name", "input", "output", "file", "latest"}
+_VALUES = {"attributes", "metadata", "tree"}
+
+
+def _with_paths(found: Any) -> Any:
+    """Paths that are not UTF-8, {"$bytes": base64} in JSON, as os.fsdecode() has them."""
+    if isinstance(found, list):
+        return [_with_paths(each) for each in found]
+    if not isinstance(found, dict):
+        return found
+    out = {}
+    for key, value in found.items():
+        if key in _PATHS and isinstance(value, dict) and value.keys() == {"$bytes"}:
+            out[key] = os.fsdecode(base64.b64decode(value["$bytes"]))
+        else:
+            out[key] = value if key in _VALUES else _with_paths(value)
+    return out
+
+
 def _error(found: dict[str, Any], path: str) -> DsckptError:
-    message = found["message"].replace("--force replaces it", "force=True replaces it")
-    return DsckptError(message, found["code"], path, found["offset"])
+    return DsckptError(found["message"], found["code"], path, found["offset"])

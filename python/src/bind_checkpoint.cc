@@ -11,6 +11,7 @@
 #include "dsckpt/checkpoint.h"
 #include "python/src/bind.h"
 #include "python/src/buffer.h"
+#include "python/src/infos.h"
 #include "python/src/status.h"
 #include "python/src/text.h"
 #include "python/src/values.h"
@@ -65,6 +66,15 @@ nb::list Pieces(const Checkpoint& self, uint32_t tensor) {
     out.append(nb::make_tuple(location.shard, location.tensor, std::move(location.piece)));
   }
   return out;
+}
+
+std::optional<std::string> Digest(const Checkpoint& self, uint32_t tensor, bool compute) {
+  Checked(self, tensor);
+  return ToHex(Unwrap(WithoutGil([&]() -> Result<std::optional<Hash128>> {
+    if (!compute) return self.Digest(tensor);
+    DSCKPT_ASSIGN_OR_RETURN(const Hash128 digest, self.ComputeDigest(tensor));
+    return std::optional(digest);
+  })));
 }
 
 void Read(const Checkpoint& self, const std::vector<Request>& requests) {
@@ -127,6 +137,7 @@ void BindCheckpoint(nb::module_& module) {
             Check(WithoutGil([&] { return self.CompareCopies(tensor); }));
           },
           "tensor"_a)
+      .def("digest", &Digest, "tensor"_a, nb::kw_only(), "compute"_a = false)
       .def("read", &Read, "requests"_a)
       .def_prop_ro("open_shard_count", &Checkpoint::open_shard_count);
   nb::class_<RunDirectory>(module, "RunDirectory")

@@ -4,7 +4,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+#include <sys/mman.h>
 
+#include <cstdio>
 #include <tuple>
 
 #include "dsckpt/file.h"
@@ -61,21 +63,41 @@ nb::tuple FindTensor(const File& self, const std::string& name) {
   return ToTuple(Unwrap(info));
 }
 
-std::optional<std::string> ToText(const std::optional<Hash128>& digest) {
-  if (!digest) return std::nullopt;
-  char text[33];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(digest->high),
-                static_cast<unsigned long long>(digest->low));
-  return text;
+std::optional<std::string> Digest(const File& self, uint32_t ordinal) {
+  return ToHex(self.Digest(self.tensor(Checked(self, ordinal))));
 }
 
-std::optional<std::string> Digest(const File& self, uint32_t ordinal) {
-  return ToText(self.Digest(self.tensor(Checked(self, ordinal))));
+std::optional<std::string> DigestOf(const File& self, const std::string& name, bool compute) {
+  const TensorInfo info = Unwrap(self.FindTensor(name));
+  if (!compute) return ToHex(self.Digest(info));
+  return ToHex(Unwrap(WithoutGil([&] { return self.ComputeDigest(info); })));
+}
+
+/// The memory of a private mapping, unmapped with the last view of it.
+struct PrivateMapping {
+  void* data;
+  size_t bytes;
+};
+
+nb::object MapPrivate(int fd, size_t bytes) {
+  // Without a reserve: a copy exists of those pages alone that somebody writes to.
+  void* const data =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+  if (data == MAP_FAILED) {
+    PyErr_SetFromErrno(PyExc_OSError);
+    throw nb::python_error();
+  }
+  const nb::capsule owner(new PrivateMapping{data, bytes}, [](void* p) noexcept {
+    auto* const mapping = static_cast<PrivateMapping*>(p);
+    munmap(mapping->data, mapping->bytes);
+    delete mapping;
+  });
+  return nb::cast(nb::ndarray<nb::memview, uint8_t, nb::ndim<1>>(data, {bytes}, owner));
 }
 
 std::optional<std::string> ObjectDigest(const File& self, uint32_t ordinal) {
   if (ordinal >= self.object_count()) throw nb::index_error("no such object");
-  return ToText(self.Digest(self.object(ordinal)));
+  return ToHex(self.Digest(self.object(ordinal)));
 }
 
 nb::tuple View(const File& self, const std::string& name) {
@@ -159,7 +181,16 @@ nb::tuple ToTuple(const ObjectInfo& info) {
                         info.stored_bytes, EncodingName(info.encoding));
 }
 
+std::optional<std::string> ToHex(const std::optional<Hash128>& digest) {
+  if (!digest) return std::nullopt;
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(digest->high),
+                static_cast<unsigned long long>(digest->low));
+  return text;
+}
+
 void BindFile(nb::module_& module) {
+  module.def("map_private", &MapPrivate, "fd"_a, "bytes"_a);
   nb::class_<File>(module, "File")
       .def("__init__", &InitFile, "path"_a, nb::kw_only(), "map"_a = true, "threads"_a = 0)
       .def_prop_ro("path", [](const File& self) { return FsPath{self.path()}; })
@@ -181,6 +212,7 @@ void BindFile(nb::module_& module) {
           "ordinal"_a)
       .def("digest", &Digest, "ordinal"_a)
       .def("object_digest", &ObjectDigest, "ordinal"_a)
+      .def("digest_of", &DigestOf, "name"_a, nb::kw_only(), "compute"_a = false)
       .def("view", &View, "name"_a)
       .def("read_slice", &ReadSlice, "name"_a, "box"_a, "out"_a)
       .def("load", &Load, "requests"_a, nb::kw_only(), "verify"_a = true)

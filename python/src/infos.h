@@ -3,6 +3,9 @@
 
 #include <nanobind/nanobind.h>
 
+#include <optional>
+#include <string>
+
 #include "dsckpt/file.h"
 
 namespace dsckpt::python {
@@ -10,6 +13,9 @@ namespace dsckpt::python {
 /// As _TensorInfo and _ObjectInfo in _native.pyi.
 nanobind::tuple ToTuple(const TensorInfo& info);
 nanobind::tuple ToTuple(const ObjectInfo& info);
+
+/// 32 hexadecimal digits, high half first.
+std::optional<std::string> ToHex(const std::optional<Hash128>& digest);
 
 }  // namespace dsckpt::python
 

@@ -497,3 +497,24 @@ def test_imported_files_have_the_step_that_they_say(tmp_path: Path) -> None:
     assert last.step == 19000
     assert found.by_step(9000).step == 9000
     assert Checkpoint(run / "final.dsckpt").step is None
+
+
+def test_read_is_a_view_where_one_file_holds_the_whole(tmp_path: Path) -> None:
+    state = {"w": torch.arange(12.0).view(3, 4), "z": torch.ones(3000), "b": torch.ones(3)}
+    with dsckpt.AsyncWriter(4 << 20) as writer, Run(tmp_path / "run", writer) as run:
+        run.save(1, state).durable()
+    checkpoint = dsckpt.Checkpoint(tmp_path / "run" / "step-0000000001")
+    first, second = checkpoint.read("w"), checkpoint.read("w")
+    assert torch.equal(first, state["w"])
+    assert first.data_ptr() == second.data_ptr()
+    assert checkpoint.read("w", mmap=False).data_ptr() != first.data_ptr()
+    assert torch.equal(checkpoint.read("w", (1, slice(1, 3))), state["w"][1, 1:3])
+    assert torch.equal(checkpoint.read("w", [(1, 3), (0, 2)]), state["w"][1:3, :2])
+    assert checkpoint.read("w", (1, slice(1, 3))).data_ptr() == first[1, 1:3].data_ptr()
+    first[0, 0] = 99  # Memory changes, the file does not.
+    assert torch.equal(checkpoint.read("w", mmap=False), state["w"])
+    # Encoded ones are read.
+    dsckpt.save(state, tmp_path / "z", encoding="zstd")
+    packed = dsckpt.Checkpoint(tmp_path / "z")
+    assert torch.equal(packed.read("z"), state["z"])
+    assert packed.read("z").data_ptr() != packed.read("z").data_ptr()

@@ -149,8 +149,8 @@ def test_a_checkpoint_of_dcp_writer(tmp_path: Path) -> None:
         ("nothing", {}, "No such file"),
         ("directory", {}, "no checkpoint that can be converted"),
         ("text", {}, "neither a dsckpt"),
-        ("pt", {"format": "safetensors"}, "cannot be converted to safetensors"),
-        ("pt", {"max_shard_size": "1GB"}, "in several files"),
+        ("pt", {"format": "deepspeed"}, "cannot be converted to deepspeed"),
+        ("pt", {"filter": "nothing"}, "no tensor has such a name"),
         ("damaged", {}, "cannot be read by torch.load"),
         ("existing", {}, "exists"),
     ],
@@ -205,3 +205,150 @@ def test_the_command_takes_what_needs_python_and_leaves_the_rest(
     assert command.run([str(target), "-o", str(tmp_path / "b")]) is None
     assert command.run(["--help"]) is None
     assert command.run([str(tmp_path / "none"), "-o", str(tmp_path / "b")]) is None
+
+
+def training_state() -> dict[str, Any]:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LayerNorm(4))
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(2, 3)).sum().backward()
+    optimizer.step()
+    return {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3}
+
+
+def assert_loads(weights: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
+    """With the strictness of from_pretrained()."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LayerNorm(4))
+    model.load_state_dict(weights, strict=True)
+    assert_equal(dict(model.state_dict()), dict(state["model"]))
+
+
+def test_weights_of_a_run_for_stock_loaders(tmp_path: Path) -> None:
+    state = training_state()
+    with (
+        dsckpt.AsyncWriter(4 << 20) as writer,
+        dsckpt.Run(tmp_path / "run", writer) as run,
+    ):
+        run.save(7, state).durable()
+    select: dict[str, Any] = {"filter": "model/*", "strip_prefix": "model/"}
+    one = convert(tmp_path / "run", tmp_path / "model.safetensors", **select)
+    assert_loads(load_file(one), state)
+    done = dsckpt.merge(
+        tmp_path / "run" / "step-0000000007",
+        tmp_path / "hf",
+        max_shard_size=64,
+        format="safetensors",
+        **select,
+    )
+    assert (done["tensors"], done["conflicting_metadata"]) == (4, [])
+    index = json.loads((tmp_path / "hf" / "model.safetensors.index.json").read_text())
+    weights: dict[str, torch.Tensor] = {}
+    for file in set(index["weight_map"].values()):
+        weights.update(load_file(tmp_path / "hf" / file))
+    assert index["weight_map"].keys() == weights.keys()
+    assert_loads(weights, state)
+    assert_loads(dsckpt.load(tmp_path / "hf"), state)
+
+
+@pytest.mark.parametrize("kind", ["pt", "dcp"])
+def test_to_safetensors_in_one_step(tmp_path: Path, kind: str) -> None:
+    state, source = training_state(), tmp_path / "source"
+    if kind == "pt":
+        torch.save(state, source)
+    else:
+        dcp.save(state, checkpoint_id=source)
+    target = convert(source, tmp_path / "all.safetensors", format="safetensors")
+    assert "model/0.weight" in load_file(target)
+    select: dict[str, Any] = {"filter": ["model/*"], "strip_prefix": "model/"}
+    target = convert(source, tmp_path / "w.safetensors", format="safetensors", **select)
+    assert_loads(load_file(target), state)
+    convert(source, tmp_path / "b.safetensors", format="safetensors", dtype="BF16", **select)
+    found = load_file(tmp_path / "b.safetensors")
+    assert_equal(found, {key: value.bfloat16() for key, value in sorted(state["model"].items())})
+    convert(source, tmp_path / "hf", format="safetensors", max_shard_size=64, **select)
+    assert_loads(dsckpt.load(tmp_path / "hf"), state)
+    # Nothing is left of what was in between.
+    assert sorted(os.listdir(tmp_path)) == [
+        "all.safetensors",
+        "b.safetensors",
+        "hf",
+        "source",
+        "w.safetensors",
+    ]
+
+
+def test_models_as_hugging_face_tools_write_them(tmp_path: Path) -> None:
+    weights = {"a": torch.arange(4), "b": torch.ones(2)}
+    for number, name in enumerate(
+        (
+            "model.safetensors",
+            "adapter_model.safetensors",
+            "diffusion_pytorch_model.safetensors",
+            "pytorch_model.bin",
+            "adapter_model.bin",
+        )
+    ):
+        model = tmp_path / str(number)
+        model.mkdir()
+        (model / "config.json").write_text("{}")
+        if name.endswith(".bin"):
+            torch.save(weights, model / name)
+        else:
+            save_file(weights, model / name, {"format": "pt", "made": "by"})
+            assert_equal(dsckpt.load(model), weights)
+        target = convert(model, tmp_path / f"{number}.dsckpt")
+        assert_equal(dsckpt.load(target), weights)
+        if name.endswith(".safetensors"):
+            assert dsckpt.open(target).metadata["made"] == "by"
+            with pytest.raises(dsckpt.DsckptError, match=name):
+                dsckpt.open(model)
+    split = tmp_path / "split"
+    split.mkdir()
+    for name, key in (("1.safetensors", "a"), ("2.safetensors", "b")):
+        save_file({key: weights[key]}, split / name, {"format": "pt", "same": "s", "rank": name})
+    index = split / "diffusion_pytorch_model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}))
+    for path in (split, index):
+        assert_equal(dsckpt.load(path), weights)
+        assert dsckpt.verify(path)
+        assert not dsckpt.verify(path).checksums
+        assert dsckpt.inspect(path)["complete"]
+        with pytest.warns(UserWarning, match=r"'rank', which is left out: '1.safetensors' in"):
+            convert(path, tmp_path / "whole.dsckpt", overwrite=True)
+        assert_equal(dsckpt.load(tmp_path / "whole.dsckpt"), weights)
+        assert dsckpt.open(tmp_path / "whole.dsckpt").metadata["same"] == "s"
+    (split / "2.safetensors").unlink()
+    for act in (dsckpt.load, lambda path: convert(path, tmp_path / "never")):
+        with pytest.raises(dsckpt.DsckptError, match=r"2\.safetensors") as caught:
+            act(split)
+        assert caught.value.code == "Incomplete"
+    report = dsckpt.verify(split)
+    assert not report
+    assert "2.safetensors" in report.problems[0].found
+
+
+def test_parts_of_torch_save_that_disagree(tmp_path: Path) -> None:
+    torch.save({"a": torch.ones(1), "b": torch.ones(1)}, tmp_path / "1.bin")
+    torch.save({"b": torch.zeros(1)}, tmp_path / "2.bin")
+    index = tmp_path / "pytorch_model.bin.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": "1.bin", "b": "2.bin"}}))
+    with pytest.raises(dsckpt.DsckptError, match="in another file") as caught:
+        convert(tmp_path, tmp_path / "out")
+    assert caught.value.code == "Mismatch"
+    index.write_text(json.dumps({"weight_map": {"a": "1.bin", "c": "1.bin"}}))
+    with pytest.raises(dsckpt.DsckptError, match="'c', which no file has"):
+        convert(tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_selects_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = training_state()
+    torch.save(state, tmp_path / "a.pt")
+    arguments = [str(tmp_path / "a.pt"), "-o", str(tmp_path / "w"), "--format", "safetensors"]
+    chosen = ["--filter", "model/*", "--strip-prefix", "model/"]
+    assert command.run([*arguments, *chosen]) == 0
+    assert_loads(load_file(tmp_path / "w"), state)
+    assert command.run([*arguments, *chosen]) == 2
+    assert "or --force" in capsys.readouterr().err
+    assert command.run([*arguments, *chosen, "--force", "--dtype", "F16"]) == 0
+    assert load_file(tmp_path / "w")["0.weight"].dtype == torch.float16

@@ -162,7 +162,7 @@ def test_file_system_that_refuses_mmap(
     def refuse(*_: Any, **__: Any) -> Any:
         raise OSError(19, "No such device")
 
-    monkeypatch.setattr(mapped.mmap, "mmap", refuse)
+    monkeypatch.setattr(mapped._native, "map_private", refuse)
     found = reader.load(path)
     assert torch.equal(found["model"]["w"], state["model"]["w"])
     assert torch.equal(reader.open(path)["model/w"].torch(), state["model"]["w"])
@@ -301,11 +301,11 @@ def test_a_file_replaced_while_it_is_opened(
 ) -> None:
     real, replaced = mapped.open_native, []
 
-    def replace_first(name: Any) -> Any:
+    def replace_first(name: Any, **options: Any) -> Any:
         if not replaced:
             replaced.append(name)
             dsckpt.save({"other": torch.full((999,), 5.0)}, path)
-        return real(name)
+        return real(name, **options)
 
     monkeypatch.setattr(mapped, "open_native", replace_first)
     assert reader.load(path)["other"].unique().tolist() == [5]
@@ -314,9 +314,9 @@ def test_a_file_replaced_while_it_is_opened(
 def test_a_file_replaced_all_the_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = mapped.open_native
 
-    def replace(name: Any) -> Any:
+    def replace(name: Any, **options: Any) -> Any:
         dsckpt.save({}, path)
-        return real(name)
+        return real(name, **options)
 
     monkeypatch.setattr(mapped, "open_native", replace)
     with pytest.raises(dsckpt.DsckptError, match="again and again"):
@@ -403,3 +403,65 @@ def test_dlpack_shares_memory_both_ways(tmp_path: Path) -> None:
     with dsckpt.open(tmp_path / "a") as file:
         assert torch.equal(torch.from_dlpack(file["a"]), value)
         assert np.array_equal(np.from_dlpack(file["t"]), value.t().numpy())
+
+
+def test_a_stored_tensor_is_an_array(path: Path, state: dict[str, Any]) -> None:
+    stored = reader.open(path)["model/w"]
+    expected = state["model"]["w"].numpy()
+    assert np.array_equal(np.asarray(stored), expected)
+    assert np.asarray(stored).dtype == expected.dtype
+    assert np.asarray(stored, dtype="f8").dtype == np.float64
+    assert np.linalg.norm(stored) == pytest.approx(np.linalg.norm(expected))
+    assert (stored.ndim, stored.size, len(stored)) == (
+        expected.ndim,
+        expected.size,
+        len(expected),
+    )
+
+
+def test_a_directory_is_told_what_to_do_instead(tmp_path: Path) -> None:
+    with dsckpt.AsyncWriter(4 << 20) as writer, dsckpt.Run(tmp_path / "run", writer) as run:
+        run.save(1, {"w": torch.ones(3)}).durable()
+    with pytest.raises(dsckpt.DsckptError, match=r"Run\(path\)\.latest\(\)"):
+        reader.open(tmp_path / "run")
+    with pytest.raises(dsckpt.DsckptError, match=r"Checkpoint\(path\)"):
+        reader.open(tmp_path / "run" / "step-0000000001")
+
+
+def test_a_thousand_files_open_with_256_descriptors(tmp_path: Path) -> None:
+    code = """
+import os, resource, sys
+import dsckpt, torch
+directory = sys.argv[1]
+dsckpt.save({"w": torch.arange(8.0), "z": torch.arange(4.0)}, f"{directory}/a")
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+before = len(os.listdir("/proc/self/fd"))
+for i in range(1000):
+    os.link(f"{directory}/a", f"{directory}/{i}")
+files = [dsckpt.open(f"{directory}/{i}") for i in range(1000)]
+assert len(os.listdir("/proc/self/fd")) - before < 10
+views = [file["w"].numpy() for file in files]
+assert all(view[7] == 7 for view in views)
+loaded = [dsckpt.load(f"{directory}/{i}") for i in range(1000)]
+checkpoints = [dsckpt.Checkpoint(f"{directory}/{i}") for i in range(1000)]
+whole = [checkpoint.read("w") for checkpoint in checkpoints]
+assert len(os.listdir("/proc/self/fd")) - before < 10
+# What has to be read is read, more of it at a time than there may be descriptors.
+assert all(file["w"][2:3].tolist() == [2] for file in files)
+assert all(file.metadata["format"] == "pt" for file in files)
+print("fine")
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert (ran.stdout, ran.returncode) == ("fine\n", 0), ran.stderr
+
+
+def test_an_open_file_outlives_its_name(path: Path, state: dict[str, Any]) -> None:
+    opened = reader.open(path)
+    dsckpt.save({"other": torch.zeros(3)}, path)
+    assert torch.equal(opened["model/w"][:], state["model"]["w"])
+    path.unlink()
+    assert torch.equal(opened["model/w"][0], state["model"]["w"][0])
+    assert opened.metadata["format"] == "pt"
+    assert torch.equal(opened["model/w"].torch(), state["model"]["w"])

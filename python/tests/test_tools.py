@@ -182,3 +182,50 @@ def test_the_command_becomes_the_program(path: Path) -> None:
         check=True,
     )
     assert json.loads(ran.stdout) == tools.inspect(path)
+
+
+def test_paths_that_are_not_utf8_come_back(tmp_path: Path) -> None:
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/a\xff")
+    dsckpt.save({"w": torch.ones(3)}, name, attributes={"name": b"\xfe"})
+    found = tools.inspect(name)
+    assert found["path"] == name
+    assert found["attributes"]["name"] == {"$bytes": "/g=="}
+    assert tools.merge(name, name + "b")["output"] == name + "b"
+    with pytest.raises(dsckpt.DsckptError) as caught:
+        tools.inspect(name + "c")
+    assert caught.value.path == name + "c"
+
+
+def test_plain_safetensors_are_verified_as_far_as_they_can_be(tmp_path: Path, path: Path) -> None:
+    from safetensors.torch import save_file
+
+    save_file({"w": torch.ones(3)}, tmp_path / "w")
+    assert tools.verify(tmp_path / "w").ok
+    assert not tools.verify(tmp_path / "w").checksums
+    assert tools.verify(path).checksums
+
+
+def test_digests_by_name(tmp_path: Path, run: Path) -> None:
+    from safetensors.torch import save_file
+
+    tensor = torch.arange(3000.0)
+    save_file({"x": tensor}, tmp_path / "plain")
+    dsckpt.save({"a": {"x": tensor, "y": tensor}}, tmp_path / "a")
+    digest = reader.open(tmp_path / "a").digest("a/x")
+    assert digest is not None
+    assert len(digest) == 32
+    assert reader.open(tmp_path / "a").digest("a/y") == digest
+    plain = reader.open(tmp_path / "plain")
+    assert plain.digest("x") is None
+    assert plain.digest("x", compute=True) == digest
+    listed = tools.inspect(tmp_path / "a")["tensors"]
+    assert {row["digest"] for row in listed} == {digest}
+    checkpoint = dsckpt.Checkpoint(run / "step-0000000002")
+    expected = reader.open(run / "step-0000000002" / "shard-00000.dsckpt").digest("w")
+    assert checkpoint.digest("w") == expected
+    assert checkpoint.digest("w", compute=True) == expected
+    assert dsckpt.Checkpoint(tmp_path / "plain").digest("x") is None
+    assert dsckpt.Checkpoint(tmp_path / "plain").digest("x", compute=True) == digest
+    for it in (plain, checkpoint):
+        with pytest.raises(KeyError, match="nothing"):
+            it.digest("nothing")

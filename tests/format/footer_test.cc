@@ -272,7 +272,9 @@ TEST_CASE("foreign files are named") {
       {"\x28\xb5\x2f\xfd\x24\0\0\0\0\0"s, "zstd"},
       {"version https://git-lfs.github.com/spec/v1\n", "Git LFS pointer"},
       {"{\"weight_map\": {}}", "JSON text"},
-      {std::string(1000, 'z'), "header length 8825501086245354106 is above"},
+      {std::string(1000, 'z'), "this is text"},
+      {std::string(1000, '\x81'), "header length 9331882296111890817 is above"},
+      {"\x10\0\0\0DSCM"s + std::string(100, '\0'), "the manifest of a checkpoint"},
       {"\x64\0\0\0\0\0\0\0zzz"s, "header length 100 exceeds the file's 11 bytes"},
       {"\0\0\0\0\0\0\0\0{}"s, "header length, are 0"},
   };

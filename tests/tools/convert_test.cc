@@ -142,11 +142,19 @@ TEST_CASE("C10: tied names survive export and import; stored once") {
   WriteSample(shard);
   const Outcome exported = RunOk({"export", shard, "-o", plain});
   CHECK(Contains(exported.out, "4 tensors, 1 alias"));
-  CHECK(Contains(exported.err, "2 objects, 9 attributes"));
+  // What text can say of the attributes goes into the metadata.
+  CHECK(Contains(exported.err, "2 objects, 3 attributes, 4 plain values"));
   const Json header = HeaderOf(plain);
   CHECK(header["__metadata__"]["model/lm_head"] == "model/embed");
   CHECK(header["__metadata__"]["author"] == "somebody");
   CHECK(header["__metadata__"]["format"] == "pt");
+  CHECK(header["__metadata__"]["step"] == "1200");
+  CHECK(header["__metadata__"]["loss"] == "2.0");
+  CHECK(header["__metadata__"]["best"] == "-inf");
+  CHECK(header["__metadata__"]["flag"] == "true");
+  CHECK(header["__metadata__"]["framework"] == "ex\033ample");
+  CHECK(header["__metadata__"]["seed"] == "-18446744073709551616");
+  CHECK_FALSE(header["__metadata__"].contains("key"));
   CHECK_FALSE(header["__metadata__"].contains("dsckpt"));
   CHECK_FALSE(header.contains("__dsckpt__"));
   CHECK_FALSE(header.contains("model/lm_head"));

@@ -22,8 +22,11 @@ Json InspectJson(std::vector<std::string> args) {
   const Outcome outcome = RunTool(args);
   INFO(outcome.err);
   REQUIRE(outcome.code == 0);
-  CHECK(outcome.err.empty());
-  return Json::parse(outcome.out);
+  const Json json = Json::parse(outcome.out);
+  const bool listed = !json["tensors"].empty() || !json["objects"].empty();
+  CHECK(Contains(outcome.err, "no name is taken") == !listed);
+  CHECK(outcome.err.empty() == listed);
+  return json;
 }
 
 std::vector<std::string> Keys(const Json& object) {
@@ -60,8 +63,15 @@ TEST_CASE("inspect --json of a shard: dsckpt.inspect/1") {
   const std::string path = dir / "a.dsckpt";
   WriteSample(path);
   const Json json = InspectJson({path});
-  CHECK(Keys(json) == Strings{"schema", "path", "format_version", "file_bytes", "tensors",
-                              "objects", "attributes"});
+  CHECK(Keys(json) == Strings{"schema", "path", "format", "format_version", "file_bytes", "totals",
+                              "tensors", "objects", "attributes", "metadata"});
+  CHECK(json["format"] == "dsckpt");
+  CHECK(json["metadata"] == Json::parse(R"({"format":"pt","author":"somebody"})"));
+  CHECK(json["totals"]["parameters"] == 4134);
+  CHECK(json["totals"]["tensors"] == 4);
+  CHECK(json["totals"]["by_dtype"]["BF16"] ==
+        Json::parse(R"({"tensors":1,"parameters":6,"bytes":12,"stored_bytes":12})"));
+  CHECK(json["totals"]["by_dtype"]["F32"]["bytes"] == 16512);
   CHECK(json["schema"] == "dsckpt.inspect/1");
   CHECK(json["path"] == path);
   CHECK(json["format_version"] == "1.0");
@@ -97,9 +107,12 @@ TEST_CASE("inspect --json of a shard: dsckpt.inspect/1") {
 
   REQUIRE(Names(json["objects"]) == Strings{"rng", "text/note"});
   CHECK(Keys(json["objects"][0]) ==
-        Strings{"name", "media_type", "bytes", "stored_bytes", "encoding"});
-  CHECK(json["objects"][1] == Json::parse(R"({"name":"text/note","media_type":"text/plain",
-      "bytes":5,"stored_bytes":5,"encoding":"raw"})"));
+        Strings{"name", "media_type", "bytes", "stored_bytes", "offset", "encoding", "digest"});
+  const size_t note = json["objects"][1]["offset"];
+  CHECK(ReadWholeFile(path).substr(note, 5) == "hello");
+  CHECK(json["objects"][1]["name"] == "text/note");
+  CHECK(json["objects"][1]["encoding"] == "raw");
+  CHECK(json["objects"][1]["digest"] == "5a3de5028bfe4c9c90361a0911946ffa");
 }
 
 TEST_CASE("inspect --json: attributes and the state tree keep order and types") {
@@ -149,6 +162,10 @@ TEST_CASE("inspect: --filter, --sort and --limit") {
       {{"--filter", "model/[l-n]?????[ad]"}, {"model/lm_head"}, {}},
       {{"--filter", "model/[!a-y]ip"}, {"model/zip"}, {}},
       {{"--filter", "model"}, {}, {}},
+      {{"--filter", "{rng,model/{embed,none}}"}, {"model/embed", "model/none"}, {"rng"}},
+      {{"--filter", "model/*", "-x", "*{e,z}*"}, {}, {}},
+      {{"--exclude", "*e*"}, {}, {"rng"}},
+      {{"--filter", "{model/zip}"}, {}, {}},
       {{"--filter", "*m*o*t*o*"}, {}, {}},
       {{"--filter", "*e*e*"},
        {"model/embed", "model/lm_head", "model/none", "model/scale"},
@@ -167,6 +184,12 @@ TEST_CASE("inspect: --filter, --sort and --limit") {
   const Json by_offset = InspectJson({path, "--sort", "offset"})["tensors"];
   CHECK(std::is_sorted(by_offset.begin(), by_offset.end(),
                        [](const Json& a, const Json& b) { return a["offset"] < b["offset"]; }));
+  // Totals are of what is listed.
+  const Json some = InspectJson({path, "--filter", "*/{scale,zip}", "--limit", "1"});
+  CHECK(some["totals"]["tensors"] == 2);
+  CHECK(some["totals"]["parameters"] == 4102);
+  CHECK(Contains(RunTool({"inspect", path, "--filter", "*scale"}).out,
+                 "tensors     1, 12 B (selected, of 4)\n"));
   const Outcome text = RunTool({"inspect", path, "--limit", "2"});
   CHECK(Contains(text.out, "... 3 more (--limit 0 lists all)"));
 }
@@ -183,7 +206,7 @@ TEST_CASE("inspect: the text names everything once") {
         "F32          3       4,128  16.1 KiB\n", "BF16         1           6      12 B\n",
         "seed       -18446744073709551616\n", "loss       2.0\n", "best       -inf\n",
         "phase      (0.5, inf)\n", "key        4 bytes: ff ff ff ff\n",
-        "framework  \"ex\\x1bample\"\n", "author    \"somebody\"\n", "format    \"pt\"\n",
+        "framework  \"ex\\x1bample\"\n", "author    somebody\n", "format    pt\n",
         "model/lm_head  F32    [8, 4]     128 B  = model/embed\n",
         "text/note  text/plain                 5 B\n"}) {
     INFO(part);
@@ -282,4 +305,62 @@ TEST_CASE("inspect on a terminal keeps to its width and to 40 rows") {
   const Outcome piped = RunTool({"inspect", path});
   CHECK(Contains(piped.out, "transformer.h.49.a_rather_long_module_name.with_a_rather_long_"));
   CHECK_FALSE(Contains(piped.out, "more"));
+}
+
+TEST_CASE("inspect ignores no option: what it cannot do it refuses") {
+  TempDir dir;
+  const std::string path = dir / "a.dsckpt", model = dir / "model", run = dir / "run";
+  WriteSample(path);
+  std::filesystem::create_directories(model);
+  std::filesystem::create_directories(run);
+  WriteWholeFile(model + "/a.safetensors", ThreeNames("a", "b", "c"));
+  WriteWholeFile(model + "/model.safetensors.index.json",
+                 R"({"weight_map":{"a":"a.safetensors"}})");
+  std::filesystem::copy(path, run + "/step-1");
+  for (const Strings& args :
+       {Strings{path, "--tree", "--filter", "*"}, Strings{path, "--tree", "--sort", "size"},
+        Strings{model, "--tree"}, Strings{model, "--sort", "offset"}, Strings{run, "--filter", "*"},
+        Strings{run, "--tree"}, Strings{run, "--limit", "1"}}) {
+    Strings command = {"inspect"};
+    command.insert(command.end(), args.begin(), args.end());
+    const Outcome outcome = RunTool(command);
+    INFO(args[0] << " " << args[1] << ": " << outcome.err);
+    CHECK(outcome.code == 2);
+    CHECK(Contains(outcome.err, args[1].substr(0, 6)));
+  }
+  CHECK(RunTool({"inspect", run}).code == 0);
+  const Json json = InspectJson({model, "--limit", "1"});
+  CHECK(Names(json["tensors"]) == Strings{"a"});
+  CHECK(json["totals"]["tensors"] == 3);
+}
+
+TEST_CASE("--json gives paths back exactly, also those that are not UTF-8") {
+  TempDir dir;
+  const std::string path = dir / "a\xff\xc3.dsckpt", missing = dir / "b\xfe";
+  WriteSample(path);
+  const Json json = InspectJson({path});
+  REQUIRE(json["path"].is_object());
+  const std::string base64 = json["path"]["$bytes"];
+  std::string decoded;
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : base64) {
+    const size_t digit =
+        std::string("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/").find(c);
+    if (digit == std::string::npos) break;
+    bits = bits << 6 | static_cast<uint32_t>(digit);
+    if ((count += 6) < 8) continue;
+    count -= 8;
+    decoded += static_cast<char>(bits >> count & 0xFF);
+  }
+  CHECK(decoded == path);
+  const Outcome error = RunTool({"inspect", "--json", missing});
+  CHECK(error.code == 2);
+  const Json said = Json::parse(error.out);
+  CHECK(said["path"].is_object());
+  CHECK(Contains(said["message"], "b\\xfe"));
+  CHECK(InspectJson({[&] {
+          WriteSample(dir / "plain");
+          return dir / "plain";
+        }()})["path"] == dir / "plain");
 }

@@ -49,6 +49,7 @@ TEST_CASE("verify: a good file") {
               {"ok", true},
               {"files", Json::array({{{"path", path},
                                       {"ok", true},
+                                      {"checksums", true},
                                       {"checked_bytes", ReadWholeFile(path).size()},
                                       {"problems", Json::array()}}})}})
             .dump());
@@ -129,7 +130,15 @@ TEST_CASE("verify: plain safetensors files") {
   WriteWholeFile(dir / "good", Safetensors(header, "1234"));
   WriteWholeFile(dir / "short", Safetensors(header, "123"));
   WriteWholeFile(dir / "long", Safetensors(header, "12345"));
-  CHECK(RunTool({"verify", dir / "good"}).code == 0);
+  const Outcome good = RunTool({"verify", dir / "good"});
+  CHECK(good.code == 0);
+  CHECK(Contains(good.out, "header ok; it has no checksums"));
+  CHECK_FALSE(Contains(good.out, ": ok"));
+  const Json json = Json::parse(RunTool({"verify", "--json", dir / "good"}).out);
+  CHECK(json["files"][0]["ok"] == true);
+  CHECK(json["files"][0]["checksums"] == false);
+  CHECK(Contains(RunTool({"verify", dir / "good", dir / "good"}).out,
+                 "2 files: 0 ok, 2 without checksums, 0 bad"));
   CHECK(RunTool({"verify", dir / "short"}).code == 1);
   CHECK(RunTool({"verify", dir / "long"}).code == 1);
   // Not known to be bad.

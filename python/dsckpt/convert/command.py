@@ -9,8 +9,10 @@ import argparse
 import json
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
+from .. import tools
 from ..errors import DsckptError, PickleRefused
 from . import convert
 from .recognize import Kind, recognize
@@ -36,20 +38,35 @@ def run(arguments: Sequence[str]) -> int | None:
     if options.output is None:
         parser.error("give the destination with -o")
     try:
-        written = convert(
-            options.source,
-            options.output,
-            format=options.format,
-            allow_pickle=options.allow_pickle,
-            allow=options.allow,
-            overwrite=options.force,
-        )
+        if not options.force and not _is_save_dir(options):
+            tools.refuse_existing(options.output, "give another destination, or --force")
+        with warnings.catch_warnings(record=True) as notes:
+            written = convert(
+                options.source,
+                options.output,
+                format=options.format,
+                max_shard_size=options.max_shard_size,
+                allow_pickle=options.allow_pickle,
+                allow=options.allow,
+                verify=not options.no_verify,
+                overwrite=options.force,
+                filter=options.filter,
+                exclude=options.exclude,
+                strip_prefix=options.strip_prefix,
+                rename=options.rename,
+                dtype=options.dtype,
+            )
+    except PickleRefused as error:
+        print(f"dsckpt: {_refusal(error)}", file=sys.stderr)
+        return 2
     except (DsckptError, OSError) as error:
-        print(f"dsckpt: {_as_options(error)}", file=sys.stderr)
+        print(f"dsckpt: {error}", file=sys.stderr)
         return 2
     except ImportError as error:
         print(f"dsckpt: this conversion takes PyTorch: {error}", file=sys.stderr)
         return 2
+    for note in notes:
+        print(f"dsckpt: {note.message}", file=sys.stderr)
     if options.json:
         print(json.dumps({"schema": "dsckpt.convert/1", "output": str(written)}))
     else:
@@ -57,14 +74,20 @@ def run(arguments: Sequence[str]) -> int | None:
     return 0
 
 
-def _as_options(error: Exception) -> str:
-    """The message, with the options of this command in the place of the function's arguments."""
-    text = str(error).replace("overwrite=True", "--force")
-    if isinstance(error, PickleRefused):
-        named = " ".join(f"--allow {name}" for name in error.classes)
-        text = text.replace(f"allow={list(error.classes)!r}", named)
-        text = text.replace("allow_pickle=True", "--allow-pickle")
-    return text
+def _refusal(error: PickleRefused) -> str:
+    """The message, with the options of this command for advice."""
+    named = " ".join(f"--allow {name}" for name in error.classes)
+    return (
+        f"{error.path} holds objects of {', '.join(error.classes)}, and loading them may run code. "
+        f"If you trust the file, pass {named} or --allow-pickle"
+    )
+
+
+def _is_save_dir(options: argparse.Namespace) -> bool:
+    """Whether the destination is a directory of DeepSpeed, into which a checkpoint is added."""
+    if options.format == "deepspeed":
+        return True
+    return os.path.isdir(options.source) and recognize(options.source).kind is Kind.DEEPSPEED
 
 
 def _takes_python(options: argparse.Namespace) -> bool:
@@ -82,6 +105,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("source", nargs="?")
     parser.add_argument("-o", "--output")
     parser.add_argument("--format", choices=["dsckpt", "safetensors", "deepspeed"])
+    parser.add_argument("--max-shard-size")
+    parser.add_argument("--filter", action="append", default=[])
+    parser.add_argument("-x", "--exclude", action="append", default=[])
+    parser.add_argument("--strip-prefix")
+    parser.add_argument("--rename", action="append", default=[])
+    parser.add_argument("--dtype")
+    parser.add_argument("--no-verify", action="store_true")
     parser.add_argument("--force", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--allow-pickle", action="store_true")

@@ -6,12 +6,10 @@ import enum
 import os
 from dataclasses import dataclass
 
-from .. import _native
+from .. import _native, models
 from ..checkpoint import MANIFEST
 from ..errors import DsckptError
 
-_SAFETENSORS_INDEX = "model.safetensors.index.json"
-_TORCH_INDEX = "pytorch_model.bin.index.json"
 _TORCH_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt")
 _ZIP = b"PK\x03\x04"
 
@@ -55,17 +53,22 @@ def _directory(path: str) -> Found:
     names = set(os.listdir(path))
     if MANIFEST in names:
         return Found(Kind.DSCKPT, path)
-    if _SAFETENSORS_INDEX in names:
-        return Found(Kind.SAFETENSORS, os.path.join(path, _SAFETENSORS_INDEX))
-    if _TORCH_INDEX in names:
-        return Found(Kind.TORCH, os.path.join(path, _TORCH_INDEX))
+    model = models.find(path)
+    if model is not None:
+        return Found(Kind.SAFETENSORS, model)
+    model = models.find_torch(path)
+    if model is not None:
+        return Found(Kind.TORCH, model)
     if ".metadata" in names:
         return Found(Kind.DCP, path)
     if any(name.endswith("_model_states.pt") for name in names):
         return Found(Kind.DEEPSPEED, path)
+    if _native.RunDirectory(path).checkpoints():
+        return Found(Kind.DSCKPT, path)  # A run: its latest.
     raise DsckptError(
         f"{path} is no checkpoint that can be converted: it has no {MANIFEST} (dsckpt), "
-        f"{_SAFETENSORS_INDEX}, {_TORCH_INDEX}, .metadata (torch.distributed.checkpoint) or "
+        "model.safetensors or pytorch_model.bin, nor an index of them or what adapters and "
+        "diffusers call them, no .metadata (torch.distributed.checkpoint) and no "
         "*_model_states.pt (DeepSpeed: give save_dir/tag)",
         "NotCheckpoint",
         path,

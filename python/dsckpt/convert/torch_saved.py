@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
-import os
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .. import models
 from ..errors import DsckptError, PickleRefused
 from ..pickles import refused_by_torch
 from ..writer import save
@@ -24,11 +23,23 @@ def from_torch(source: str, target: Path, allow_pickle: bool, allow: Iterable[ty
         save(load(source, allow_pickle, allowed), target)
         return
     state: dict[str, Any] = {}
-    for name in _files_of(source):
-        part = load(os.path.join(os.path.dirname(source), name), allow_pickle, allowed)
+    for name in models.files_of(source):
+        part = load(name, allow_pickle, allowed)
         if not isinstance(part, dict):
             raise DsckptError(f"{name} of {source} holds no dict", "NotCheckpoint", source)
+        twice = state.keys() & part.keys()
+        if twice:
+            raise DsckptError(
+                f"{name}: {min(twice, key=str)!r} is in another file of {source} too",
+                "Mismatch",
+                name,
+            )
         state.update(part)
+    lacking = models.weight_map(source).keys() - state.keys()
+    if lacking:
+        raise DsckptError(
+            f"{source} names {min(lacking)!r}, which no file has", "Incomplete", source
+        )
     save(state, target)
 
 
@@ -84,19 +95,3 @@ def _class(named: type | str) -> Any:
     module, _, name = named.rpartition(".")
     found: Any = importlib.import_module(module)
     return getattr(found, name)
-
-
-def _files_of(index: str) -> list[str]:
-    try:
-        with open(index, encoding="utf-8") as file:
-            names = set(json.load(file)["weight_map"].values())
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DsckptError(
-            f"{index} is no index of files: {type(error).__name__}: {error}", "NotCheckpoint", index
-        ) from error
-    for name in names:
-        if not isinstance(name, str) or os.path.basename(name) != name or not name:
-            raise DsckptError(
-                f"{index} names the file {name!r}, which is no file beside it", "Corrupt", index
-            )
-    return sorted(names)

@@ -1,0 +1,295 @@
+// What models and runs stand for on the command line, and what conversions keep of __metadata__.
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "dsckpt/dsckpt.h"
+#include "tests/catch.h"
+#include "tests/temp_dir.h"
+#include "tests/tools/command.h"
+#include "tests/tools/samples.h"
+
+using Json = nlohmann::ordered_json;
+using Strings = std::vector<std::string>;
+using namespace dsckpt;
+
+namespace {
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+Outcome RunOk(const Strings& args) {
+  Outcome outcome = RunTool(args);
+  INFO(outcome.out << outcome.err);
+  REQUIRE(outcome.code == 0);
+  return outcome;
+}
+
+/// One tensor of bytes, with metadata as JSON members: R"("a":"b")".
+void WritePlain(const std::string& path, const std::string& name, const std::string& data,
+                const std::string& metadata = "") {
+  const std::string size = std::to_string(data.size());
+  WriteWholeFile(path, Safetensors("{\"__metadata__\":{" + metadata + "},\"" + name +
+                                       "\":{\"dtype\":\"U8\",\"shape\":[" + size +
+                                       "],\"data_offsets\":[0," + size + "]}}",
+                                   data));
+}
+
+Json HeaderOf(const std::string& path) {
+  const std::string bytes = ReadWholeFile(path);
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  return Json::parse(bytes.substr(8, length));
+}
+
+/// Without what dsckpt writes itself.
+std::map<std::string, std::string> MetadataOf(const std::string& path) {
+  std::map<std::string, std::string> members;
+  const Json header = HeaderOf(path);
+  for (const auto& [key, value] : header["__metadata__"].items()) {
+    if (key.find("dsckpt") != 0) members[key] = value;
+  }
+  return members;
+}
+
+constexpr const char* kMap = R"({"metadata":{"total_size":12,"note":"n","deep":{"x":[1]}},
+    "weight_map":{"a":"1.safetensors","b":"2.safetensors"}})";
+
+/// Two files with an index, whose metadata agree in "step", differ in "rank", and have members of
+/// their own.
+std::string MakeModel(const TempDir& dir) {
+  std::filesystem::create_directories(dir / "model");
+  WritePlain(dir / "model/1.safetensors", "a", "aaaa",
+             R"("format":"pt","step":"7","rank":"0","one":"1")");
+  WritePlain(dir / "model/2.safetensors", "b", "bbbbbbbb",
+             R"("format":"pt","step":"7","rank":"1","two":"2")");
+  WriteWholeFile(dir / "model/model.safetensors.index.json", kMap);
+  return dir / "model";
+}
+
+const std::map<std::string, std::string> kKept = {{"format", "pt"}, {"step", "7"},
+                                                  {"one", "1"},     {"two", "2"},
+                                                  {"note", "n"},    {"deep", R"({"x":[1]})"}};
+
+Strings FilesEndingIn(const std::string& directory, const std::string& end) {
+  Strings files;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    if (entry.path().string().ends_with(end)) files.push_back(entry.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("merge and convert keep members of __metadata__; where inputs differ they say so") {
+  TempDir dir;
+  const std::string model = MakeModel(dir), out = dir / "out", split = dir / "split";
+  for (const Strings& args :
+       {Strings{"merge", model}, Strings{"merge", model + "/model.safetensors.index.json"},
+        Strings{"convert", model}, Strings{"merge", model, "--format", "safetensors"},
+        Strings{"convert", model, "--format", "safetensors"}, Strings{"export", model}}) {
+    Strings command = args;
+    command.insert(command.end(), {"-o", out, "--force"});
+    const Outcome outcome = RunOk(command);
+    INFO(args[0] << " " << args[1]);
+    CHECK(MetadataOf(out) == kKept);
+    CHECK(Contains(outcome.err, "metadata 'rank', which is left out: \"0\" in " + model +
+                                    "/1.safetensors, \"1\" in " + model + "/2.safetensors"));
+    command.push_back("--json");
+    const Json json = Json::parse(RunOk(command).out);
+    REQUIRE(json["conflicting_metadata"].size() == 1);
+    CHECK(json["conflicting_metadata"][0]["key"] == "rank");
+    CHECK(json["conflicting_metadata"][0]["values"] ==
+          Json::array({{{"file", model + "/1.safetensors"}, {"value", "0"}},
+                       {{"file", model + "/2.safetensors"}, {"value", "1"}}}));
+  }
+  // Into several files: each has all of it.
+  for (const std::string format : {"dsckpt", "safetensors"}) {
+    for (const std::string command : {"merge", "convert"}) {
+      const std::string directory = split + command + format;
+      RunOk({command, model, "-o", directory, "--max-shard-size", "8", "--format", format});
+      const Strings files =
+          FilesEndingIn(directory, format == "dsckpt" ? ".dsckpt" : ".safetensors");
+      REQUIRE(files.size() == 2);
+      for (const std::string& file : files) CHECK(MetadataOf(file) == kKept);
+    }
+  }
+}
+
+TEST_CASE("merge of one file keeps its metadata, whatever the formats") {
+  TempDir dir;
+  const std::string plain = dir / "in.safetensors", shard = dir / "in.dsckpt", out = dir / "out";
+  WritePlain(plain, "a", "aaaa", R"("format":"np","step":"1000","author":"x","tied":"a")");
+  RunOk({"import", plain, "-o", shard});
+  const std::map<std::string, std::string> kept = {
+      {"format", "np"}, {"step", "1000"}, {"author", "x"}, {"tied", "a"}};
+  for (const std::string& in : {plain, shard}) {
+    for (const std::string format : {"dsckpt", "safetensors"}) {
+      const Outcome outcome = RunOk({"merge", in, "-o", out, "--format", format, "--force"});
+      INFO(in << " to " << format);
+      CHECK(MetadataOf(out) == kept);
+      CHECK(outcome.err.empty());
+      RunOk({"merge", in, "-o", dir / (format + "-dir"), "--shards", "1", "--format", format,
+             "--force"});
+    }
+    CHECK(MetadataOf(dir / "dsckpt-dir/shard-00000.dsckpt") == kept);
+    CHECK(MetadataOf(dir / "safetensors-dir/model-00001-of-00001.safetensors") == kept);
+  }
+  // A recorded second name becomes an alias.
+  RunOk({"merge", plain, "-o", out, "--force"});
+  REQUIRE(File::Open(out)->alias_count() == 1);
+  CHECK(File::Open(out)->alias(0).name == "tied");
+}
+
+TEST_CASE("one rule for operands: a model's directory, its index, its one file") {
+  TempDir dir;
+  const std::string model = MakeModel(dir);
+  for (const std::string& path : {model, model + "/model.safetensors.index.json"}) {
+    const Json json = Json::parse(RunOk({"inspect", "--json", path}).out);
+    CHECK(json["schema"] == "dsckpt.checkpoint/1");
+    CHECK(json["complete"] == true);
+    CHECK(json["format"] == "safetensors");
+    CHECK(json["step"].is_null());
+    CHECK(json["tensors"][1]["name"] == "b");
+    CHECK(Contains(RunOk({"inspect", path}).out, "model in several safetensors files, complete"));
+    const Outcome verified = RunOk({"verify", path});
+    CHECK(Contains(verified.out, "1.safetensors: header ok; it has no checksums"));
+    CHECK(Contains(verified.out, "2 files: 0 ok, 2 without checksums"));
+  }
+  const std::string single = dir / "single", out = dir / "out";
+  for (const char* const name :
+       {"model.safetensors", "diffusion_pytorch_model.safetensors", "adapter_model.safetensors"}) {
+    std::filesystem::create_directories(single);
+    WritePlain(single + "/" + name, "a", "aaaa");
+    WriteWholeFile(single + "/config.json", "{}");
+    INFO(name);
+    CHECK(Json::parse(RunOk({"inspect", "--json", single}).out)["tensors"][0]["name"] == "a");
+    CHECK(Contains(RunOk({"verify", single}).out, std::string(name) + ": header ok"));
+    for (const std::string command : {"merge", "convert", "import"}) {
+      RunOk({command, single, "-o", out, "--force"});
+      CHECK(File::Open(out)->format() == FileFormat::kDsckpt);
+      CHECK(File::Open(out)->tensor(0).name == "a");
+    }
+    CHECK(RunTool({"export", single, "-o", out, "--force"}).code == 2);
+    CHECK(RunTool({"merge", single, "-o", single + "/" + name, "--force"}).code == 2);
+    std::filesystem::remove_all(single);
+  }
+  // The indexes of others, too.
+  std::filesystem::rename(model + "/model.safetensors.index.json",
+                          model + "/diffusion_pytorch_model.safetensors.index.json");
+  RunOk({"inspect", model});
+  std::filesystem::rename(model + "/diffusion_pytorch_model.safetensors.index.json",
+                          model + "/other.safetensors.index.json");
+  RunOk({"verify", model});
+}
+
+TEST_CASE("models that are not whole, or not one, are told from those that are") {
+  TempDir dir;
+  const std::string model = MakeModel(dir), out = dir / "out";
+  const auto check = [&](const Strings& args, int code, const std::string& said) {
+    const Outcome outcome = RunTool(args);
+    INFO(args[0] << " " << args[1] << ": " << outcome.err);
+    CHECK(outcome.code == code);
+    CHECK(Contains(outcome.err, said));
+  };
+  std::filesystem::rename(model + "/2.safetensors", dir / "away");
+  for (const Strings& args :
+       {Strings{"inspect", model}, Strings{"verify", model}, Strings{"merge", model, "-o", out},
+        Strings{"export", model, "-o", out}}) {
+    check(args, 1, "2.safetensors");
+  }
+  std::filesystem::rename(dir / "away", model + "/2.safetensors");
+  check({"ls", model}, 2, "is no run");
+  WritePlain(model + "/model.safetensors", "c", "c");
+  check({"verify", model}, 2, "holds both model.safetensors and model.safetensors.index.json");
+  std::filesystem::remove(model + "/model.safetensors");
+  std::filesystem::rename(model + "/model.safetensors.index.json", dir / "away");
+  std::filesystem::rename(model + "/1.safetensors", model + "/model-00001-of-00002.safetensors");
+  check({"verify", model}, 1, "but not the index model.safetensors.index.json");
+  // What takes Python says so.
+  for (const char* const name : {"pytorch_model.bin", ".metadata", "mp_rank_00_model_states.pt"}) {
+    std::filesystem::create_directories(dir / "foreign");
+    WriteWholeFile(dir / (std::string("foreign/") + name), "x");
+    for (const std::string command : {"inspect", "verify", "ls"}) {
+      check({command, dir / "foreign"}, 2, "dsckpt.convert.convert()");
+    }
+    std::filesystem::remove_all(dir / "foreign");
+  }
+}
+
+TEST_CASE("of a run, conversions take the latest checkpoint and name it") {
+  TempDir dir;
+  std::filesystem::create_directories(dir / "run");
+  WriteSample(dir / "run/step-1200");
+  for (const Strings& args :
+       {Strings{"merge", "-o"}, Strings{"convert", "-o"}, Strings{"export", "-o"}}) {
+    const Outcome outcome = RunOk({args[0], dir / "run", "-o", dir / "out", "--force"});
+    CHECK(Contains(outcome.err, "its latest checkpoint, " + (dir / "run/step-1200")));
+    CHECK(File::Open(dir / "out")->FindTensor("model/embed").ok());
+  }
+  std::filesystem::create_directories(dir / "empty");
+  CHECK(RunTool({"merge", dir / "empty", "-o", dir / "out", "--force"}).code == 1);
+  const Outcome named = RunTool({"ls", dir / "run/step-1200"});
+  CHECK(named.code == 2);
+}
+
+TEST_CASE("import gives the step as an attribute, from whatever says it") {
+  TempDir dir;
+  const auto imported = [&](const std::string& name, const std::string& metadata,
+                            const Strings& more) {
+    WritePlain(dir / name, "a", "aaaa", metadata);
+    Strings args = {"import", "--json", dir / name, "-o", dir / "out", "--force"};
+    args.insert(args.end(), more.begin(), more.end());
+    return Json::parse(RunOk(args).out);
+  };
+  const auto attribute = [&](const std::string& name) {
+    return File::Open(dir / "out")->Attribute(name);
+  };
+  Json json = imported("step1000.safetensors", R"("step":"7")", {});
+  CHECK(json["step"] == 7);
+  CHECK(json["step_from"] == "metadata");
+  CHECK(std::get<int64_t>(*attribute("step")) == 7);
+  for (const auto& [name, step] :
+       std::map<std::string, int64_t>{{"step1000.safetensors", 1000},
+                                      {"m_step-0000000020.safetensors", 20},
+                                      {"onestep_3_step_4.safetensors", 4},
+                                      {"step5-of-steps.safetensors", 5}}) {
+    INFO(name);
+    json = imported(name, R"("step":"x")", {});
+    CHECK(json["step"] == step);
+    CHECK(json["step_from"] == "file name");
+    CHECK(std::get<int64_t>(*attribute("step")) == step);
+    CHECK(Checkpoint::Open(dir / "out")->step() == step);
+  }
+  json = imported("model-00001.safetensors", "", {});
+  CHECK(json["step"].is_null());
+  CHECK(attribute("step").status().code() == StatusCode::kNotFound);
+  json = imported("step1000.safetensors", R"("step":"7")",
+                  {"--step", "9", "--attribute", "loss=2.5", "--attribute", "flag=true",
+                   "--attribute", "n=-3", "--attribute", "text=a=b", "--attribute", "none=null"});
+  CHECK(json["step"] == 9);
+  CHECK(json["step_from"] == "option");
+  CHECK(std::get<int64_t>(*attribute("step")) == 9);
+  CHECK(std::get<double>(*attribute("loss")) == 2.5);
+  CHECK(std::get<bool>(*attribute("flag")));
+  CHECK(std::get<int64_t>(*attribute("n")) == -3);
+  CHECK(std::get<std::string>(*attribute("text")) == "a=b");
+  CHECK(std::holds_alternative<std::monostate>(*attribute("none")));
+  const std::string in = dir / "step1000.safetensors";
+  for (const Strings& bad :
+       {Strings{"--attribute", "x"}, Strings{"--attribute", "=1"}, Strings{"--step", "-1"},
+        Strings{"--attribute", "a=1", "--attribute", "a=2"}, Strings{"--attribute", "step=x"},
+        Strings{"--step", "1", "--attribute", "step=2"}}) {
+    Strings args = {"import", in, "-o", dir / "never"};
+    args.insert(args.end(), bad.begin(), bad.end());
+    CHECK(RunTool(args).code == 2);
+    CHECK_FALSE(std::filesystem::exists(dir / "never"));
+  }
+}

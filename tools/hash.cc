@@ -1,0 +1,306 @@
+// dsckpt hash: digests of tensors, those of plain safetensors too.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tools/commands.h"
+#include "tools/items.h"
+#include "tools/json.h"
+#include "tools/metadata.h"
+#include "tools/operand.h"
+#include "tools/progress.h"
+#include "tools/survey.h"
+#include "tools/text.h"
+
+namespace dsckpt::tools {
+namespace {
+
+struct Options {
+  std::vector<std::string> paths;
+  NameFilter names;
+  bool tree = false;
+  std::string check;  // file; empty: print
+};
+
+using Digests = std::vector<NamedDigest>;
+
+/// A tensor under a name, and how its digest is found.
+struct Work {
+  std::string name;
+  uint64_t bytes = 0;
+  std::function<Result<Hash128>()> compute;
+};
+
+Result<Digests> Compute(Console& console, const std::string& path, const std::vector<Work>& work) {
+  uint64_t total = 0, done = 0;
+  for (const Work& each : work) total += each.bytes;
+  ProgressBar bar(console, SafeText(path));
+  Digests digests;
+  for (const Work& each : work) {
+    DSCKPT_ASSIGN_OR_RETURN(const Hash128 digest, each.compute());
+    digests.push_back({each.name, digest});
+    done += each.bytes;
+    bar.Update(done, total);
+  }
+  std::sort(digests.begin(), digests.end(),
+            [](const NamedDigest& a, const NamedDigest& b) { return a.name < b.name; });
+  return digests;
+}
+
+/// Stored tensors and their further names, those that plain safetensors record included: an import
+/// changes nothing.
+Result<Digests> HashFile(Console& console, const std::string& path, const NameFilter& names) {
+  DSCKPT_ASSIGN_OR_RETURN(const File file, File::Open(path, {.map = false}));
+  std::vector<Work> work;
+  const auto add = [&](std::string name, const TensorInfo& info) {
+    if (!names.Takes(name)) return;
+    work.push_back(
+        {std::move(name), info.raw_bytes, [&file, info] { return file.ComputeDigest(info); }});
+  };
+  for (uint32_t i = 0; i < file.tensor_count(); ++i) {
+    add(std::string(file.tensor(i).name), file.tensor(i));
+  }
+  for (uint32_t i = 0; i < file.alias_count(); ++i) {
+    add(std::string(file.alias(i).name), file.tensor(file.alias(i).target));
+  }
+  DSCKPT_ASSIGN_OR_RETURN(const FileMetadata metadata, ReadMetadata(file));
+  for (const Tie& tie : metadata.ties) {
+    DSCKPT_ASSIGN_OR_RETURN(const TensorInfo owner, file.FindTensor(tie.owner));
+    add(tie.name, owner);
+  }
+  return Compute(console, path, work);
+}
+
+/// Logical tensors, those in parts put together. Shard by shard, so that each is opened once.
+Result<Digests> HashCheckpoint(Console& console, const Checkpoint& checkpoint,
+                               const std::string& path, const NameFilter& names) {
+  std::vector<std::pair<uint32_t, uint32_t>> order;  // shard of the first piece, tensor
+  for (uint32_t i = 0; i < checkpoint.tensor_count(); ++i) {
+    if (!names.Takes(checkpoint.tensor(i).name)) continue;
+    DSCKPT_RETURN_IF_ERROR(checkpoint.CheckCoverage(i));
+    const auto pieces = checkpoint.Pieces(i);
+    order.emplace_back(pieces.empty() ? 0 : pieces[0].shard, i);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<Work> work;
+  for (const auto& [shard, tensor] : order) {
+    const LogicalTensorInfo info = checkpoint.tensor(tensor);
+    work.push_back({std::string(info.name), info.bytes,
+                    [&checkpoint, i = tensor] { return checkpoint.ComputeDigest(i); }});
+  }
+  return Compute(console, path, work);
+}
+
+Result<Digests> HashOperand(Console& console, const std::string& path, const NameFilter& names) {
+  DSCKPT_ASSIGN_OR_RETURN(const Operand operand, ToOperand(path));
+  if (operand.kind == OperandKind::kFile) return HashFile(console, operand.path, names);
+  DSCKPT_ASSIGN_OR_RETURN(const Inputs inputs, OpenInputs(console, {path}));
+  return HashCheckpoint(console, inputs.checkpoint, path, names);
+}
+
+std::string TreeText(const Digests& digests) { return HexDigest(TreeDigest(digests)); }
+
+void PrintDigests(Console& console, const std::string& path, const Digests& digests, bool tree) {
+  if (tree) {
+    console.Print("{}  {}\n", TreeText(digests), Printable(path));
+    return;
+  }
+  for (const NamedDigest& each : digests) {
+    console.Print("{}  {}#{}\n", HexDigest(each.digest), Printable(path), Printable(each.name));
+  }
+}
+
+void WriteDigests(JsonWriter& json, const std::string& path, const Digests& digests, bool tree) {
+  json.BeginObject(JsonWriter::Layout::kLines);
+  json.Key("path").String(path);
+  json.Key("tree_digest").String(TreeText(digests));
+  json.Key("tensors").BeginArray(JsonWriter::Layout::kLines);
+  for (const NamedDigest& each : digests) {
+    if (tree) break;
+    json.BeginObject();
+    json.Key("name").String(each.name);
+    json.Key("digest").String(HexDigest(each.digest));
+    json.End();
+  }
+  json.End();
+  json.End();
+}
+
+int Print(Console& console, const Options& options) {
+  std::optional<JsonWriter> json;
+  std::vector<Digests> all;
+  for (const std::string& path : options.paths) {
+    auto digests = HashOperand(console, path, options.names);
+    if (!digests.ok()) return console.Fail(digests.status());
+    if (digests->empty() && options.names.any()) {
+      console.Note(path + ": no name is taken by --filter and --exclude");
+    }
+    if (console.json()) {
+      all.push_back(std::move(digests).value());
+    } else {
+      PrintDigests(console, path, *digests, options.tree);
+    }
+  }
+  if (!console.json()) return kExitOk;
+  json.emplace(console);
+  json->BeginObject(JsonWriter::Layout::kLines);
+  json->Key("schema").String("dsckpt.hash/1");
+  json->Key("paths").BeginArray(JsonWriter::Layout::kLines);
+  for (size_t i = 0; i < all.size(); ++i) {
+    WriteDigests(*json, options.paths[i], all[i], options.tree);
+  }
+  json->End();
+  json->End();
+  return kExitOk;
+}
+
+/// A line of an earlier listing. Without `name`: of a whole.
+struct Expected {
+  std::string digest, path;
+  std::optional<std::string> name;
+};
+
+Result<std::vector<Expected>> ReadListing(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) return Status(StatusCode::kNotFound, "cannot open " + path).WithPath(path);
+  std::vector<Expected> lines;
+  uint64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    const auto wrong = [&] {
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("{}: line {} is no line of dsckpt hash", path, number))
+          .WithPath(path);
+    };
+    const size_t end = line.find("  ");
+    const bool hex = line.find_first_not_of("0123456789abcdef") == end;
+    if (end != 32 || !hex) return wrong();
+    Expected expected{line.substr(0, end), "", std::nullopt};
+    const std::string rest = line.substr(end + 2);
+    // A '#' may stand in either part: the path ends where one that exists does.
+    for (size_t at = rest.find('#');; at = rest.find('#', at + 1)) {
+      expected.path = FromPrintable(rest.substr(0, at));
+      if (at == std::string::npos) break;
+      if (!FileExists(expected.path)) continue;
+      expected.name = FromPrintable(rest.substr(at + 1));
+      break;
+    }
+    lines.push_back(std::move(expected));
+  }
+  if (!in.eof()) return Status(StatusCode::kIoError, "cannot read " + path).WithPath(path);
+  return lines;
+}
+
+/// What one path holds now.
+struct Now {
+  Result<Digests> digests;
+  std::map<std::string, std::string, std::less<>> by_name;
+};
+
+std::string Found(const Now& now, const Expected& expected) {
+  if (!now.digests.ok()) return "";
+  if (!expected.name) return TreeText(*now.digests);
+  const auto there = now.by_name.find(*expected.name);
+  return there == now.by_name.end() ? "" : there->second;
+}
+
+int Check(Console& console, const Options& options) {
+  const auto lines = ReadListing(options.check);
+  if (!lines.ok()) return console.Fail(lines.status());
+  std::map<std::string, Now> paths;
+  uint64_t differ = 0, missing = 0;
+  int code = kExitOk;
+  for (const Expected& expected : *lines) {
+    auto at = paths.find(expected.path);
+    if (at == paths.end()) {
+      Now now{HashOperand(console, expected.path, {}), {}};
+      if (!now.digests.ok()) {
+        console.Note(Sentence(now.digests.status()));
+        code = std::max(code, ExitCodeFor(now.digests.status().code()));
+      } else {
+        for (const auto& each : *now.digests) now.by_name[each.name] = HexDigest(each.digest);
+      }
+      at = paths.emplace(expected.path, std::move(now)).first;
+    }
+    const std::string found = Found(at->second, expected);
+    if (found == expected.digest) continue;
+    (found.empty() ? missing : differ) += 1;
+    if (console.json()) continue;
+    console.Print("{}{}{}: {}\n", Printable(expected.path), expected.name ? "#" : "",
+                  expected.name ? Printable(*expected.name) : "",
+                  found.empty() ? "MISSING" : "DIFFERS");
+  }
+  const uint64_t same = lines->size() - differ - missing;
+  if (console.json()) {
+    JsonWriter json(console);
+    json.BeginObject(JsonWriter::Layout::kLines);
+    json.Key("schema").String("dsckpt.hash-check/1");
+    json.Key("equal").Uint(same);
+    json.Key("different").Uint(differ);
+    json.Key("missing").Uint(missing);
+    json.End();
+  } else {
+    console.Print("{}: {} equal, {} different, {} missing\n", Count(lines->size(), "digest"), same,
+                  differ, missing);
+  }
+  if (code == kExitFailed) return code;
+  return differ + missing == 0 ? code : kExitNo;
+}
+
+}  // namespace
+
+Command AddHash(CLI::App& root) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand("hash", "Print digests of tensors, to compare files by");
+  auto* const paths =
+      app->add_option("PATH", options->paths,
+                      "dsckpt or safetensors files; checkpoint, run or model directories")
+          ->option_text("...");
+  auto* const filter = app->add_option("--filter", options->names.filters,
+                                       "Only names that match a pattern; repeatable")
+                           ->allow_extra_args(false)
+                           ->option_text("GLOB");
+  auto* const exclude =
+      app->add_option("-x,--exclude", options->names.excludes, "Not those that match; repeatable")
+          ->allow_extra_args(false)
+          ->option_text("GLOB");
+  auto* const tree =
+      app->add_flag("--tree", options->tree, "One digest a path, of all its names and digests");
+  app->add_option("--check", options->check, "Compare with an earlier listing, as sha256sum does")
+      ->excludes(paths)
+      ->excludes(filter)
+      ->excludes(exclude)
+      ->excludes(tree)
+      ->option_text("FILE");
+  app->footer(
+      "Examples:\n"
+      "  dsckpt hash model.safetensors model.dsckpt\n"
+      "  dsckpt hash --tree run/step-*\n"
+      "  dsckpt hash run/step-0000001200 > digests && dsckpt hash --check digests\n"
+      "\n"
+      "DIGEST  PATH#NAME, by name. A digest is equal for equal content, dtype and shape,\n"
+      "in whatever file and however stored; it is not cryptographic. dsckpt files hold\n"
+      "theirs: nothing is read. Plain safetensors, and tensors in parts, are read as a\n"
+      "whole. Objects and plain values of a state have no part in it. Of a run its\n"
+      "latest checkpoint is taken.\n"
+      "Exit code: 0 done, or all equal; 1 some differ or are missing, or a file is bad;\n"
+      "2 could not do it.");
+  return {
+      app, [options](Console& console) {
+        if (!options->check.empty()) return Check(console, *options);
+        if (!options->paths.empty()) return Print(console, *options);
+        return console.Fail(Status(StatusCode::kInvalidArgument,
+                                   "hash: give paths, or --check FILE (see dsckpt hash --help)"));
+      }};
+}
+
+}  // namespace dsckpt::tools

@@ -1,0 +1,79 @@
+#ifndef DSCKPT_TOOLS_METADATA_H_
+#define DSCKPT_TOOLS_METADATA_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dsckpt/checkpoint.h"
+#include "dsckpt/engine.h"
+#include "dsckpt/file.h"
+#include "dsckpt/status.h"
+
+// The members of the safetensors `__metadata__` that belong to the user: what a conversion keeps of
+// them.
+
+namespace dsckpt::tools {
+
+class Console;
+class JsonWriter;
+
+using Members = std::vector<std::pair<std::string, std::string>>;
+
+/// A second name of a tensor, as other tools record it in the metadata of a plain file. (Shards
+/// have aliases in their index.)
+struct Tie {
+  std::string name;   ///< no tensor of the file
+  std::string owner;  ///< a tensor of the file
+};
+
+/// Members of one file, sorted out. Those that dsckpt writes itself are left out.
+struct FileMetadata {
+  Members members;  ///< `format` among them
+  std::vector<Tie> ties;
+};
+Result<FileMetadata> ReadMetadata(const File& file);
+
+/// Members of all inputs. Where files say different things under one key, none is right: it is left
+/// out of `members`, and stands in `conflicts`.
+class Metadata {
+ public:
+  struct Said {
+    std::string file, value;
+  };
+  struct Conflict {
+    std::string key;
+    std::vector<Said> values;  ///< each value once, with the first file that has it
+  };
+
+  void Add(const std::string& file, const Members& members);
+  /// Attributes of a shard as members, for an output that has no attributes: those that text can
+  /// express, under keys that no member has.
+  void AddAttributes(const File& file);
+  /// How many names of attributes that left out.
+  uint64_t left_out_attributes() const { return left_out_attributes_.size(); }
+
+  Members members() const;
+  std::vector<Conflict> conflicts() const;
+  /// Puts the members into what a save writes; conflicting ones are left out.
+  void ApplyTo(SaveOptions& options) const;
+  /// One note a conflict.
+  void Report(Console& console) const;
+  /// The member "conflicting_metadata", an array, in an open object.
+  void ReportJson(JsonWriter& json) const;
+
+ private:
+  std::map<std::string, std::vector<Said>> keys_;
+  std::set<std::string> left_out_attributes_;
+};
+
+/// The members of all shards and of `index`.
+Result<Metadata> MergeMetadata(const Checkpoint& checkpoint, const std::string& index,
+                               const Members& index_members);
+
+}  // namespace dsckpt::tools
+
+#endif  // DSCKPT_TOOLS_METADATA_H_

@@ -1,0 +1,216 @@
+#include "tools/selection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <regex>
+#include <unordered_map>
+#include <utility>
+
+#include "dsckpt/limits.h"
+#include "tools/glob.h"
+#include "tools/text.h"
+
+namespace dsckpt::tools {
+
+namespace {
+
+using Names = std::vector<std::optional<std::string>>;
+
+Status Invalid(std::string message) {
+  return Status(StatusCode::kInvalidArgument, std::move(message));
+}
+
+std::string Quoted(std::string_view name) {
+  return fmt::format("'{}'", FitWidth(Printable(name), 200));
+}
+
+/// s/RE/NEW/ or s/RE/NEW/g, with any character in the place of the slash.
+class Rename {
+ public:
+  static Result<Rename> Parse(const std::string& text) {
+    const auto wrong = [&](const std::string& why) {
+      return Invalid(fmt::format("--rename takes s/RE/NEW/, not {}: {}", Quoted(text), why));
+    };
+    if (text.size() < 2 || text[0] != 's') return wrong("it does not begin with s/");
+    std::vector<std::string> parts(1);
+    for (size_t i = 2; i < text.size(); ++i) {
+      if (text[i] == text[1]) {
+        parts.emplace_back();
+      } else {
+        const bool escaped = text[i] == '\\' && i + 1 < text.size();
+        // The delimiter stands for itself behind a backslash; all else is the expression's.
+        if (escaped && text[i + 1] != text[1]) parts.back() += text[i];
+        if (escaped) ++i;
+        parts.back() += text[i];
+      }
+    }
+    if (parts.size() != 3) return wrong("it needs three delimiters");
+    if (!parts[2].empty() && parts[2] != "g")
+      return wrong("after the last one stands g or nothing");
+    Rename rename;
+    rename.text_ = text;
+    rename.all_ = parts[2] == "g";
+    rename.with_ = Replacement(parts[1]);
+    try {
+      rename.expression_ = std::regex(parts[0]);
+    } catch (const std::regex_error& error) {
+      return wrong(error.what());
+    }
+    return rename;
+  }
+
+  /// Also that of std::regex_error, for an expression that takes too much of a name.
+  Result<std::string> Apply(const std::string& name) const {
+    const auto first =
+        all_ ? std::regex_constants::format_default : std::regex_constants::format_first_only;
+    try {
+      return std::regex_replace(name, expression_, with_, first);
+    } catch (const std::regex_error& error) {
+      return Invalid(fmt::format("--rename {}: {}: {}", text_, Quoted(name), error.what()));
+    }
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  /// sed's \1 and & in the words of the library, where '$' is special.
+  static std::string Replacement(const std::string& sed) {
+    std::string out;
+    for (size_t i = 0; i < sed.size(); ++i) {
+      if (sed[i] == '\\' && i + 1 < sed.size()) {
+        ++i;
+        const bool group = sed[i] >= '0' && sed[i] <= '9';
+        out += group ? fmt::format("${:02}", sed[i] - '0') : std::string(1, sed[i]);
+      } else if (sed[i] == '&') {
+        out += "$&";
+      } else if (sed[i] == '$') {
+        out += "$$";
+      } else {
+        out += sed[i];
+      }
+    }
+    return out;
+  }
+
+  std::string text_, with_;
+  std::regex expression_;
+  bool all_ = false;
+};
+
+/// A pattern that meets nothing is a mistake that would be found much later.
+Status CheckPatterns(const char* option, const std::vector<std::string>& patterns,
+                     const std::vector<std::string_view>& names) {
+  for (const std::string& pattern : patterns) {
+    const bool met = std::any_of(names.begin(), names.end(), [&](std::string_view name) {
+      return MatchesAny({pattern}, name);
+    });
+    if (!met) {
+      return Invalid(
+          fmt::format("{} {}: no tensor has such a name, which a pattern covers as a "
+                      "whole ('dsckpt inspect' lists them)",
+                      option, pattern));
+    }
+  }
+  return {};
+}
+
+Status Strip(const std::string& prefix, Names& names) {
+  bool met = prefix.empty();
+  for (auto& name : names) {
+    if (!name || prefix.empty() || !name->starts_with(prefix)) continue;
+    name->erase(0, prefix.size());
+    met = true;
+  }
+  return met ? Status()
+             : Invalid(fmt::format("--strip-prefix {}: no name that is taken begins so", prefix));
+}
+
+Status Replace(const std::string& option, Names& names) {
+  DSCKPT_ASSIGN_OR_RETURN(const Rename rename, Rename::Parse(option));
+  bool met = false;
+  for (auto& name : names) {
+    if (!name) continue;
+    DSCKPT_ASSIGN_OR_RETURN(std::string renamed, rename.Apply(*name));
+    met = met || renamed != *name;
+    *name = std::move(renamed);
+  }
+  return met ? Status() : Invalid(fmt::format("--rename {}: it changes no name", rename.text()));
+}
+
+Status CheckNames(const std::vector<std::string_view>& before, const Names& after) {
+  std::unordered_map<std::string_view, size_t> seen;
+  for (size_t i = 0; i < after.size(); ++i) {
+    if (!after[i]) continue;
+    const auto [there, added] = seen.emplace(*after[i], i);
+    if (!added) {
+      return Invalid(fmt::format("{} and {} would both be called {}", Quoted(before[there->second]),
+                                 Quoted(before[i]), Quoted(*after[i])));
+    }
+    const bool reserved = *after[i] == "__metadata__" || *after[i] == "__dsckpt__";
+    if (reserved || after[i]->size() > kMaxNameBytes) {
+      return Invalid(fmt::format("{} would be called {}, which no tensor may be", Quoted(before[i]),
+                                 Quoted(*after[i])));
+    }
+  }
+  return {};
+}
+
+const std::map<std::string, DType> kCastNames = {
+    {"f16", DType::kF16},     {"bf16", DType::kBF16},   {"f32", DType::kF32},
+    {"f64", DType::kF64},     {"float16", DType::kF16}, {"bfloat16", DType::kBF16},
+    {"float32", DType::kF32}, {"float64", DType::kF64},
+};
+
+}  // namespace
+
+void AddSelectionOptions(CLI::App& app, Selection& selection) {
+  app.add_option("--filter", selection.filters, "Only tensors whose names match; repeatable")
+      ->allow_extra_args(false)
+      ->option_text("GLOB");
+  app.add_option("-x,--exclude", selection.excludes, "Not those whose names match; repeatable")
+      ->allow_extra_args(false)
+      ->option_text("GLOB");
+  app.add_option("--strip-prefix", selection.strip_prefix, "Names lose this beginning")
+      ->option_text("P");
+  app.add_option("--rename", selection.renames, "Replace in names, as sed does; repeatable")
+      ->allow_extra_args(false)
+      ->option_text("s/RE/NEW/");
+  app.add_option_function<std::string>(
+         "--dtype",
+         [&selection](const std::string& name) {
+           const auto found = kCastNames.find(CLI::detail::to_lower(name));
+           if (found == kCastNames.end()) {
+             throw CLI::ValidationError("--dtype", name + " is none of BF16, F16, F32, F64");
+           }
+           selection.dtype = found->second;
+         },
+         "Cast floating-point tensors: BF16, F16, F32 or F64, nearest even")
+      ->option_text("NAME");
+}
+
+bool IsTaken(const std::vector<std::string>& filters, const std::vector<std::string>& excludes,
+             std::string_view name) {
+  return MatchesAny(filters, name) && (excludes.empty() || !MatchesAny(excludes, name));
+}
+
+Result<Names> SelectNames(const Selection& selection, const std::vector<std::string_view>& names) {
+  DSCKPT_RETURN_IF_ERROR(CheckPatterns("--filter", selection.filters, names));
+  DSCKPT_RETURN_IF_ERROR(CheckPatterns("--exclude", selection.excludes, names));
+  Names selected(names.size());
+  bool any = names.empty();
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (!IsTaken(selection.filters, selection.excludes, names[i])) continue;
+    selected[i] = std::string(names[i]);
+    any = true;
+  }
+  if (!any) return Invalid("--filter and --exclude leave no tensor");
+  DSCKPT_RETURN_IF_ERROR(Strip(selection.strip_prefix, selected));
+  for (const std::string& rename : selection.renames) {
+    DSCKPT_RETURN_IF_ERROR(Replace(rename, selected));
+  }
+  DSCKPT_RETURN_IF_ERROR(CheckNames(names, selected));
+  return selected;
+}
+
+}  // namespace dsckpt::tools

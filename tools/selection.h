@@ -1,0 +1,45 @@
+#ifndef DSCKPT_TOOLS_SELECTION_H_
+#define DSCKPT_TOOLS_SELECTION_H_
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dsckpt/dtype.h"
+#include "dsckpt/status.h"
+
+// Which tensors a conversion takes, what they are called afterwards, and in which dtype.
+
+namespace dsckpt::tools {
+
+struct Selection {
+  std::vector<std::string> filters;   ///< patterns; none: all
+  std::vector<std::string> excludes;  ///< patterns
+  std::string strip_prefix;
+  std::vector<std::string> renames;  ///< "s/RE/NEW/", one after the other
+  std::optional<DType> dtype;        ///< floating-point tensors are cast to it
+
+  /// Whether some tensors may be left out, or get other names.
+  bool chooses() const { return !filters.empty() || !excludes.empty(); }
+  bool renames_any() const { return !strip_prefix.empty() || !renames.empty(); }
+  bool any() const { return chooses() || renames_any() || dtype.has_value(); }
+};
+
+/// --filter, --exclude, --strip-prefix, --rename and --dtype.
+void AddSelectionOptions(CLI::App& app, Selection& selection);
+
+/// A name that patterns of --filter and --exclude take.
+bool IsTaken(const std::vector<std::string>& filters, const std::vector<std::string>& excludes,
+             std::string_view name);
+
+/// What each of `names` is called in the output; nothing for those that are left out.
+/// kInvalidArgument: an option that no name meets, names that become one, a name that no file may
+/// bear, or an expression that cannot be read.
+Result<std::vector<std::optional<std::string>>> SelectNames(
+    const Selection& selection, const std::vector<std::string_view>& names);
+
+}  // namespace dsckpt::tools
+
+#endif  // DSCKPT_TOOLS_SELECTION_H_
