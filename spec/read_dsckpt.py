@@ -90,6 +90,8 @@ class Table:
         at = where + self.get(where, "I")
         size = struct.calcsize("<" + code) * self.get(at, "I")
         check(at + 4 + size <= len(self.data), "X2", "a vector leaves the index")
+        aligned = (at + 4) % max(struct.calcsize("<" + element) for element in code) == 0
+        check(size == 0 or aligned, "X2", "a vector is not aligned")
         if code == "s":
             return self.data[at + 4 : at + 4 + size]
         rows = list(struct.iter_unpack("<" + code, self.data[at + 4 : at + 4 + size]))
@@ -99,6 +101,7 @@ class Table:
         out, at = [], self.where(field)
         for i, offset in enumerate(self.vector(field, "I")):
             text = at + self.get(at, "I") + 4 + 4 * i + offset
+            check(self.data[text + 4 + self.get(text, "I")] == 0, "X2", "a string without its NUL")
             out.append(self.data[text + 4 : text + 4 + self.get(text, "I")].decode())
         return out
 

@@ -161,6 +161,9 @@ void Collection::IndexRules() {
       WithParts(mixed_, [](Parts& parts) { parts.index.replace(0, 4, "\xff\xff\xff\x7f"); }));
   Add("x2-no-index", kCorrupt, "FlatBuffer",
       WithParts(mixed_, [](Parts& parts) { parts.index.assign(8, '\0'); }));
+  Add("x2-required-field", kCorrupt, "FlatBuffer", WithParts(mixed_, DropRequiredField));
+  Add("x2-string-terminator", kCorrupt, "FlatBuffer", WithParts(mixed_, UnterminateString));
+  Add("x2-unaligned-column", kCorrupt, "alignment", WithParts(mixed_, UnalignColumn));
   Add("x3-hash-id", kUnsupported, "hash id", WithParts(mixed_, SetHashId));
   Columns("x4-dtype-column", "tensors.dtype", [](IndexColumns& c) { c.tensor_dtype.pop_back(); });
   Columns("x4-offset-column", "tensors.offset",
@@ -379,8 +382,10 @@ Result<std::vector<InvalidVector>> InvalidVectors(const std::string& mixed) {
   return collection.Take();
 }
 
-Result<std::vector<FutureVector>> FutureVectors(const std::string& mixed) {
+Result<std::vector<FutureVector>> FutureVectors(const std::string& mixed,
+                                                const std::string& encoded) {
   DSCKPT_RETURN_IF_ERROR(TakeApart(mixed).status());
+  DSCKPT_RETURN_IF_ERROR(TakeApart(encoded).status());
   std::vector<FutureVector> vectors;
   vectors.push_back({"future-minor", WithParts(mixed, [](Parts& parts) {
                        parts.footer.version_minor = 7;
@@ -396,6 +401,12 @@ Result<std::vector<FutureVector>> FutureVectors(const std::string& mixed) {
                        c.tensors.encoding[kZ] = 200;
                        c.media_types[0] = "application/x-of-the-future";
                        c.tree.tags[0] = "future.tag";
+                     })});
+  // A chunk as long as its raw bytes: whether it is those nobody knows.
+  vectors.push_back({"future-encoding-equal", WithColumns(encoded, [](IndexColumns& c) {
+                       for (uint32_t i = 0; i < c.tensor_names.size(); ++i) {
+                         if (c.tensor_names[i] == "noise") c.tensors.encoding[i] = 200;
+                       }
                      })});
   return vectors;
 }

@@ -198,6 +198,32 @@ std::string WithUnalignedManifestVectors(const std::string& manifest) {
   return TextOf(bytes);
 }
 
+void DropRequiredField(Parts& parts) {
+  const auto& root = AsTable(fbs::GetIndex(parts.index.data()));
+  const auto at =
+      static_cast<size_t>(root.GetVTable() - reinterpret_cast<const uint8_t*>(parts.index.data()));
+  parts.index.replace(at + fbs::Index::VT_CHUNK_SUMS, 2, 2, '\0');
+}
+
+void UnalignColumn(Parts& parts) {
+  std::string& buffer = parts.index;
+  const fbs::Payload* const payload = fbs::GetIndex(buffer.data())->tensors()->payload();
+  const auto* const offsets = payload->offset();
+  // A copy behind everything, whose length lies where elements should.
+  const std::string column(reinterpret_cast<const char*>(offsets->Data()) - 4,
+                           4 + 8 * size_t{offsets->size()});
+  const auto field = static_cast<size_t>(AsTable(payload).GetAddressOf(fbs::Payload::VT_OFFSET) -
+                                         reinterpret_cast<const uint8_t*>(buffer.data()));
+  const auto offset = static_cast<uint32_t>(buffer.size() - field);
+  std::memcpy(buffer.data() + field, &offset, sizeof offset);
+  buffer += column;
+}
+
+void UnterminateString(Parts& parts) {
+  const auto* const text = fbs::GetIndex(parts.index.data())->media_types()->Get(0);
+  parts.index[static_cast<size_t>(text->c_str() + text->size() - parts.index.data())] = 'x';
+}
+
 std::string WithLongerHeader(const std::string& bytes) {
   return WithParts(WithColumns(bytes,
                                [](format::IndexColumns& columns) {

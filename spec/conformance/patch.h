@@ -51,6 +51,13 @@ std::string WithFooter(const std::string& bytes,
                        const std::function<void(format::Footer&)>& change);
 /// The footer's 128 bytes changed, its checksum recomputed.
 std::string WithFooterBytes(const std::string& bytes, const BytesChange& change);
+/// An index whose field `chunk_sums`, which is required, is absent.
+void DropRequiredField(Parts& parts);
+/// An index with the offsets of the tensors 4 beyond a multiple of 8.
+void UnalignColumn(Parts& parts);
+/// An index whose first media type does not end with a NUL.
+void UnterminateString(Parts& parts);
+
 /// A header region one page longer than it need be, and everything behind it moved. REQUIRES: at
 /// least one listed tensor.
 std::string WithLongerHeader(const std::string& bytes);

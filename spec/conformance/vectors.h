@@ -24,13 +24,14 @@ std::vector<ValidVector> ValidVectors();
 /// Those that declare pieces; among ValidVectors().
 std::vector<ValidVector> PieceVectors();
 
-/// Files that a later version could write and this one must read; made from the bytes of the vector
-/// "mixed".
+/// Files that a later version could write and this one must read; made from the bytes of the
+/// vectors "mixed" and "encoded".
 struct FutureVector {
   std::string name;
   std::string bytes;
 };
-Result<std::vector<FutureVector>> FutureVectors(const std::string& mixed);
+Result<std::vector<FutureVector>> FutureVectors(const std::string& mixed,
+                                                const std::string& encoded);
 
 /// A broken variant of "mixed". Opening gives `code`; where it is kOk, verification finds a problem
 /// of `item` and `kind`.

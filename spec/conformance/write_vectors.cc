@@ -40,7 +40,8 @@ Status WriteValid(const std::string& directory) {
     DSCKPT_RETURN_IF_ERROR(WriteDescription(stem));
   }
   DSCKPT_ASSIGN_OR_RETURN(const std::string mixed, ReadFile(directory + "/mixed.dsckpt"));
-  DSCKPT_ASSIGN_OR_RETURN(const auto vectors, FutureVectors(mixed));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string encoded, ReadFile(directory + "/encoded.dsckpt"));
+  DSCKPT_ASSIGN_OR_RETURN(const auto vectors, FutureVectors(mixed, encoded));
   for (const FutureVector& vector : vectors) {
     const std::string stem = directory + "/" + vector.name;
     DSCKPT_RETURN_IF_ERROR(WriteFile(stem + ".dsckpt", vector.bytes));

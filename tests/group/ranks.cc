@@ -192,8 +192,9 @@ std::string WhyIncomplete(const std::string& directory) {
     const std::string name(manifest->view.shard_names[i]);
     const auto file = File::Open(directory + "/" + name);
     if (!file.ok()) return file.status().ToString();
-    const auto again = SummaryOfFile(directory + "/" + name, name,
-                                     static_cast<int>(manifest->view.shard_rank[i]), manifest->view.step);
+    const auto again =
+        SummaryOfFile(directory + "/" + name, name, static_cast<int>(manifest->view.shard_rank[i]),
+                      manifest->view.step);
     if (!again.ok()) return again.status().ToString();
     if (again->manifest.shard_index_xxh3_64[0] != manifest->view.shard_index_xxh3_64[i] ||
         again->manifest.shard_file_bytes[0] != manifest->view.shard_file_bytes[i]) {
