@@ -17,6 +17,7 @@
 #include "reader/box.h"
 #include "reader/checkpoint_impl.h"
 #include "reader/file_impl.h"
+#include "run/manifest_file.h"
 
 namespace dsckpt {
 
@@ -52,22 +53,18 @@ void Finish(Checkpoint::Impl& impl) {
 }
 
 Status OpenDirectory(Checkpoint::Impl& impl) {
-  const std::string file = impl.path + "/" + std::string(format::kManifestName);
-  auto bytes = reader::ReadManifest(file);
-  if (!bytes.ok()) {
-    if (bytes.status().code() != StatusCode::kNotFound) return bytes.status();
+  auto stored = run::ReadManifest(impl.path);
+  if (!stored.ok()) {
+    if (stored.status().code() != StatusCode::kNotFound) return stored.status();
     return Status(StatusCode::kIncomplete,
                   "the directory has no " + std::string(format::kManifestName) +
                       ": it is no checkpoint, or one that was never completed; use another one "
                       "('dsckpt ls' lists a run's)")
         .WithPath(impl.path);
   }
-  impl.manifest_bytes = std::move(bytes).value();
-  auto manifest = format::ParseManifest(impl.manifest_bytes);
-  if (!manifest.ok()) return Status(manifest.status()).WithPath(file);
-  impl.manifest = std::move(manifest).value();
+  impl.manifest = stored->view;  // Borrows from the bytes.
+  impl.manifest_bytes = std::move(stored->bytes);
   impl.has_manifest = true;
-  impl.step_source = StepSource::kManifest;
   for (const std::string_view name : impl.manifest.shard_names) {
     impl.shard_paths.push_back(impl.path + "/" + std::string(name));
   }
@@ -125,22 +122,17 @@ std::optional<int64_t> StepInMetadata(const File& file) {
   return {};
 }
 
-/// Where no manifest says the step. `path`: of the checkpoint; `first`: its first shard, where that
-/// is open.
-void FindStep(Checkpoint::Impl& impl, const std::string& path, const File* first) {
-  const auto take = [&](int64_t step, StepSource source) {
-    impl.manifest.step = step;
-    impl.step_source = source;
-  };
+/// Where no manifest says it. `first`: the first shard, where that is the checkpoint.
+reader::KnownStep FindStep(const std::string& path, const File* first) {
   if (first != nullptr) {
     const auto attribute = first->Attribute("step");
     const auto* const number = attribute.ok() ? std::get_if<int64_t>(&*attribute) : nullptr;
-    if (number != nullptr && *number >= 0) return take(*number, StepSource::kAttribute);
-    if (const auto step = StepInMetadata(*first)) return take(*step, StepSource::kMetadata);
+    if (number != nullptr && *number >= 0) return {*number, StepSource::kAttribute};
+    if (const auto step = StepInMetadata(*first)) return {*step, StepSource::kMetadata};
   }
   const std::string name = std::filesystem::path(path).filename().string();
-  if (const auto step = StepInName(name)) return take(*step, StepSource::kName);
-  take(kUnknownStep, StepSource::kUnknown);
+  if (const auto step = StepInName(name)) return {*step, StepSource::kName};
+  return {};
 }
 
 }  // namespace
@@ -270,6 +262,20 @@ LogicalTensorInfo Checkpoint::Impl::Info(uint32_t tensor) const {
   return info;
 }
 
+const reader::KnownStep& Checkpoint::Impl::Step() const {
+  std::call_once(step_looked_for, [this] {
+    if (has_manifest && manifest.step >= 0) {
+      step = {manifest.step, StepSource::kManifest};
+    } else if (has_manifest) {
+      step = FindStep(path, nullptr);
+    } else {
+      const auto first = OpenShard(0);
+      step = FindStep(path, first.ok() ? &*first : nullptr);
+    }
+  });
+  return step;
+}
+
 std::string Checkpoint::Impl::Title(uint32_t tensor) const {
   return "tensor '" + format::Printable(manifest.pieces.logical_names[tensor]) + "'";
 }
@@ -283,7 +289,6 @@ Result<Checkpoint> Checkpoint::Open(const std::string& path, const CheckpointOpt
   while (impl->path.size() > 1 && impl->path.back() == '/') impl->path.pop_back();
   impl->options = options;
   DSCKPT_RETURN_IF_ERROR(OpenDirectory(*impl));
-  if (impl->manifest.step < 0) FindStep(*impl, impl->path, nullptr);
   return Checkpoint(std::move(impl));
 }
 
@@ -294,15 +299,13 @@ Result<Checkpoint> Checkpoint::OpenShards(std::span<const std::string> paths,
   impl->path = paths[0];
   impl->options = options;
   DSCKPT_RETURN_IF_ERROR(DescribeShards(*impl, paths));
-  DSCKPT_ASSIGN_OR_RETURN(const File first, impl->OpenShard(0));
-  FindStep(*impl, paths[0], &first);
   return Checkpoint(std::move(impl));
 }
 
 const std::string& Checkpoint::path() const { return impl_->path; }
 bool Checkpoint::has_manifest() const { return impl_->has_manifest; }
-int64_t Checkpoint::step() const { return impl_->manifest.step; }
-StepSource Checkpoint::step_source() const { return impl_->step_source; }
+int64_t Checkpoint::step() const { return impl_->Step().step; }
+StepSource Checkpoint::step_source() const { return impl_->Step().source; }
 uint64_t Checkpoint::serial() const { return impl_->manifest.serial; }
 std::string_view Checkpoint::attempt() const { return impl_->manifest.attempt; }
 uint32_t Checkpoint::ranks() const { return impl_->manifest.ranks; }

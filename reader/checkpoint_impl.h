@@ -52,6 +52,16 @@ class Recent {
 }  // namespace reader
 
 /// An open checkpoint. Immutable but for the shards and part maps it keeps at hand.
+namespace reader {
+
+/// The step of a checkpoint, and who says so.
+struct KnownStep {
+  int64_t step = kUnknownStep;
+  StepSource source = StepSource::kUnknown;
+};
+
+}  // namespace reader
+
 struct Checkpoint::Impl {
   /// Shards held open at a time: a checkpoint may have more of them than a process may have
   /// descriptors (256 is a common limit).
@@ -63,7 +73,6 @@ struct Checkpoint::Impl {
   CheckpointOptions options;
   bool has_manifest = false;
   std::vector<std::byte> manifest_bytes;             // with a manifest: what it borrows from
-  StepSource step_source = StepSource::kUnknown;
   std::unique_ptr<format::ManifestColumns> columns;  // without: likewise
   format::ManifestView manifest;
   std::vector<DTypeInfo> dtypes;         // by position in manifest.dtypes
@@ -76,7 +85,11 @@ struct Checkpoint::Impl {
   mutable std::vector<bool> matched;  // by shard: what the manifest says of it was compared
   mutable std::unique_ptr<const format::PiecesByShard> by_shard;  // made for the first of them
   mutable reader::ChunkCache chunks{kCachedChunkBytes};
+  mutable std::once_flag step_looked_for;
+  mutable reader::KnownStep step;  // once it was looked for
 
+  /// Where no manifest says it, a file has to be read for it: not before somebody asks.
+  const reader::KnownStep& Step() const;
   ShardInfo Shard(uint32_t i) const;
   Result<File> OpenShard(uint32_t shard) const;
   bool IsOpen(uint32_t shard) const;
@@ -101,10 +114,6 @@ namespace reader {
 /// Rule S2: refuses a file that is not the shard which the manifest describes, by size and index
 /// checksum.
 Status CheckShard(const File& file, const ShardInfo& expected);
-
-/// A manifest file's bytes. Its end is read and checked first, so that what is no manifest is not
-/// read, whatever its size. kNotFound; else as format::ParseManifest.
-Result<std::vector<std::byte>> ReadManifest(const std::string& path);
 
 /// Reads boxes of logical tensors, counted in their frames (part_map.h), into memory; `verify`:
 /// check chunk sums. `stepwise`: in steps of a longer way, through the checkpoint's chunk cache.

@@ -1,23 +1,48 @@
 #include "run/manifest_file.h"
 
+#include <algorithm>
 #include <span>
+#include <utility>
 
-#include "dsckpt/limits.h"
-#include "format/names.h"
+#include "format/manifest_trailer.h"
 #include "io/directory.h"
+#include "io/input_file.h"
 #include "run/run_layout.h"
 
 namespace dsckpt::run {
+namespace {
+
+Result<std::vector<std::byte>> ReadBytes(const std::string& path) {
+  constexpr uint64_t kBeginBytes = 8;
+  DSCKPT_ASSIGN_OR_RETURN(const auto input, io::InputFile::Open(path));
+  const uint64_t size = input->size();
+  std::vector<std::byte> begin(std::min(size, kBeginBytes));
+  std::vector<std::byte> end(std::min(size, format::kManifestTrailerBytes));
+  DSCKPT_RETURN_IF_ERROR(input->ReadAt(0, begin));
+  DSCKPT_RETURN_IF_ERROR(input->ReadAt(size - end.size(), end));
+  DSCKPT_RETURN_IF_ERROR(format::CheckManifestEnds(begin, end, size));
+  std::vector<std::byte> bytes(size);
+  DSCKPT_RETURN_IF_ERROR(input->ReadAt(0, bytes));
+  return bytes;
+}
+
+Result<StoredManifest> Read(const std::string& path) {
+  StoredManifest manifest;
+  DSCKPT_ASSIGN_OR_RETURN(manifest.bytes, ReadBytes(path));
+  DSCKPT_ASSIGN_OR_RETURN(manifest.view, format::ParseManifest(manifest.bytes));
+  return manifest;
+}
+
+}  // namespace
 
 std::string ManifestPath(const std::string& directory) {
   return directory + "/" + std::string(format::kManifestName);
 }
 
 Result<StoredManifest> ReadManifest(const std::string& directory) {
-  StoredManifest manifest;
-  DSCKPT_ASSIGN_OR_RETURN(manifest.bytes,
-                          io::ReadSmallFile(ManifestPath(directory), kMaxManifestBytes));
-  DSCKPT_ASSIGN_OR_RETURN(manifest.view, format::ParseManifest(manifest.bytes));
+  const std::string path = ManifestPath(directory);
+  auto manifest = Read(path);
+  if (!manifest.ok()) return Status(manifest.status()).WithPath(path);
   return manifest;
 }
 

@@ -20,7 +20,8 @@ struct StoredManifest {
   std::vector<std::byte> bytes;
   format::ManifestView view;  // Borrows from `bytes`.
 };
-/// kNotFound where there is none; else as format::ParseManifest.
+/// kNotFound where there is none; else as format::ParseManifest. The file's end is read and checked
+/// first, so that what is no manifest is not read, whatever its size.
 Result<StoredManifest> ReadManifest(const std::string& directory);
 
 /// Whether the checkpoint is complete: all its shards stand in `directory` as regular files with

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import filling, memory, placement, tree
+from . import filling, memory, placement, tree, tuples
 from .errors import DsckptError, place
 from .own import RANKS, RankOwn, marked, took_unshared, without_own
 
@@ -178,7 +178,7 @@ class Match:
 
     def _tuple(self, state: Any, stored: tuple[Any, ...], path: Path) -> Any:
         # The fields of a named tuple are what names its items.
-        keys: Sequence[Any] = tree.fields_of(type(state)) or range(len(state))
+        keys: Sequence[Any] = tuples.fields_of(type(state)) or range(len(state))
         new = [self.walk(a, b, (*path, key)) for a, b, key in zip(state, stored, keys)]
         if all(a is b for a, b in zip(state, new)):
             return state

@@ -125,7 +125,7 @@ class Maker:
             "-1",
             "7",
             "\0",
-            "é",
+            "\xe9",
             "\U0001f600",
             "\udc80",
             "__dict__",
@@ -184,7 +184,7 @@ class Maker:
         made = flat.view(dtype).view(shape)
         if len(shape) > 1 and dtype != torch.float4_e2m1fn_x2:
             made = self.pick(made, made.transpose(0, 1), made[::2], made[:, 1:])
-        if dtype.is_complex and dtype != torch.bcomplex32:
+        if dtype.is_complex and dtype != getattr(torch, "bcomplex32", None):
             made = self.pick(made, made.conj(), made.conj().imag)
         if dtype.is_floating_point and dtype.itemsize > 1 and self.random.random() < 0.2:
             made = torch.nn.Parameter(made)

@@ -71,7 +71,9 @@ def check_own(state: dict[str, Any], rank: int) -> None:
     assert torch.equal(state["rng"]["torch"], expected["rng"]["torch"])
     assert state["rng"]["python"] == expected["rng"]["python"]
     assert state["loader"]["batches"] == 1
-    assert torch.equal(state["loader"]["generator"], expected["loader"]["generator"])
+    assert torch.equal(
+        state["loader"]["generator"]["own"][0], expected["loader"]["generator"]["own"][0]
+    )
 
 
 def test_marks_disappear(tmp_path: Path) -> None:
@@ -140,7 +142,13 @@ def test_states_of_their_own(size: int, tmp_path: Path) -> None:
     found = save_ranks(tmp_path / "run", size, job_state)
     assert found.tensors["model/w"].pieces == size
     own = sorted(name for name in found.tensors if name.startswith("ranks/"))
-    kept = ("loader/generator", "rng/numpy/state/key", "rng/torch")
+    kept = (
+        "loader/generator/global/numpy/state/key",
+        "loader/generator/global/torch",
+        "loader/generator/own/0",
+        "rng/numpy/state/key",
+        "rng/torch",
+    )
     assert own == [f"ranks/{rank}/{name}" for rank in range(size) for name in kept]
     checked = program("verify", found.path)
     assert checked.returncode == 0, checked.stdout + checked.stderr
@@ -154,7 +162,9 @@ def test_states_of_their_own(size: int, tmp_path: Path) -> None:
         expected = job_state(rank)
         assert torch.equal(mine["rng"]["torch"], expected["rng"]["torch"])
         assert mine["rng"]["python"] == expected["rng"]["python"]
-        assert torch.equal(mine["loader"]["generator"], expected["loader"]["generator"])
+        assert torch.equal(
+            mine["loader"]["generator"]["own"][0], expected["loader"]["generator"]["own"][0]
+        )
 
     for form in ("dsckpt", "safetensors"):
         merged = tmp_path / f"merged.{form}"
@@ -196,7 +206,9 @@ def test_a_rank_that_saved_nothing_is_told(tmp_path: Path) -> None:
     assert torch.equal(mine["model"]["w"], torch.arange(4.0))
     assert torch.equal(mine["rng"]["torch"], job_state(7)["rng"]["torch"])
     assert mine["rng"]["python"] == job_state(7)["rng"]["python"]
-    assert torch.equal(mine["loader"]["generator"], job_state(7)["loader"]["generator"])
+    assert torch.equal(
+        mine["loader"]["generator"]["own"][0], job_state(7)["loader"]["generator"]["own"][0]
+    )
 
     with pytest.raises(dsckpt.DsckptError, match=r"no file of rank 2; .*or_shared=True") as caught:
         found.load(2)

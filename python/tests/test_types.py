@@ -177,7 +177,11 @@ STORED: dict[str, Any] = {
     **{dtype: narrow(dtype) for dtype in NARROW},
     "int4, strided": narrow("int4")[::2],
     "int4, 0-d": narrow("int4")[0],
-    "bcomplex32": torch.arange(4, dtype=torch.int32).view(torch.bcomplex32),
+    **(
+        {"bcomplex32": torch.arange(4, dtype=torch.int32).view(torch.bcomplex32)}
+        if hasattr(torch, "bcomplex32")
+        else {}
+    ),
     "bytes with zeros at the end": np.bytes_(b"a\0\0"),
     "text with zeros at the end": np.str_("a\0"),
     "text of NumPy with a surrogate": np.str_("\udc80"),

@@ -334,7 +334,7 @@ TEST_CASE("inspect ignores no option: what it cannot do it refuses") {
   CHECK(json["totals"]["tensors"] == 3);
 }
 
-TEST_CASE("--json gives paths back exactly, also those that are not UTF-8") {
+TEST_CASE("inspect --json gives paths back exactly, also those that are not UTF-8") {
   TempDir dir;
   const std::string path = dir / "a\xff\xc3.dsckpt", missing = dir / "b\xfe";
   WriteSample(path);

@@ -283,7 +283,8 @@ TEST_CASE("ls: a run's checkpoints and its strays") {
   CHECK(run["schema"] == "dsckpt.run/1");
   CHECK(run["latest"] == "single");
   CHECK(run["checkpoints"].size() == 2);
-  CHECK(run["checkpoints"][1]["step"] == 7);
+  CHECK(run["checkpoints"][0]["step"] == 7);
+  CHECK(run["checkpoints"][1]["step"].is_null());
   CHECK(run["strays"].size() == 2);
   const auto directory = RunDirectory::Open(dir / "run");
   REQUIRE(directory.ok());
@@ -319,7 +320,7 @@ TEST_CASE("ls: files that were imported have the step that they or their names s
   const auto row = [&](size_t i) {
     return Json{all[i]["name"], all[i]["step"], all[i]["step_source"]};
   };
-  CHECK(row(0) == Json{"step9.dsckpt", 64, "metadata"});
+  CHECK(row(0) == Json{"step9.dsckpt", 64, "attribute"});
   CHECK(row(1) == Json{"checkpoint-500.dsckpt", 500, "name"});
   CHECK(row(2) == Json{"step1000.dsckpt", 1000, "name"});
   CHECK(row(3) == Json{"final.dsckpt", nullptr, nullptr});

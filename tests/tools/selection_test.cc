@@ -180,7 +180,7 @@ TEST_CASE("selections that meet nothing, or make two names one, are refused befo
   }
 }
 
-TEST_CASE("--dtype casts floating-point tensors to the nearest, and says what overflows") {
+TEST_CASE("merge --dtype casts floating-point tensors to the nearest, and says what overflows") {
   TempDir dir;
   const std::string in = dir / "in.dsckpt", out = dir / "out.safetensors";
   const float infinity = std::numeric_limits<float>::infinity();

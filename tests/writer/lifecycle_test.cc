@@ -485,7 +485,7 @@ TEST_CASE("options and names that would give a bad file are refused") {
   Filled filled(1, 4);
   CHECK(SaveFile(dir / "s", filled.state, {.metadata_format = "\xff"}).code() ==
         StatusCode::kInvalidArgument);
-  CHECK(SaveFile(dir / "s", filled.state, {.metadata = {{"format", "x"}}}).code() ==
+  CHECK(SaveFile(dir / "s", filled.state, {.metadata = {{"dsckpt.x", "x"}}}).code() ==
         StatusCode::kInvalidArgument);
   filled.state.Host("format", std::span(filled.w));  // Tied; an alias of this name has no place.
   filled.state.Host("a", std::span(filled.w));
