@@ -72,7 +72,7 @@ def check_own(state: dict[str, Any], rank: int) -> None:
     assert state["rng"]["python"] == expected["rng"]["python"]
     assert state["loader"]["batches"] == 1
     assert torch.equal(
-        state["loader"]["generator"]["own"][0], expected["loader"]["generator"]["own"][0]
+        state["loader"]["generator"]["own"][0][1], expected["loader"]["generator"]["own"][0][1]
     )
 
 
@@ -145,7 +145,7 @@ def test_states_of_their_own(size: int, tmp_path: Path) -> None:
     kept = (
         "loader/generator/global/numpy/state/key",
         "loader/generator/global/torch",
-        "loader/generator/own/0",
+        "loader/generator/own/0/1",
         "rng/numpy/state/key",
         "rng/torch",
     )
@@ -163,7 +163,7 @@ def test_states_of_their_own(size: int, tmp_path: Path) -> None:
         assert torch.equal(mine["rng"]["torch"], expected["rng"]["torch"])
         assert mine["rng"]["python"] == expected["rng"]["python"]
         assert torch.equal(
-            mine["loader"]["generator"]["own"][0], expected["loader"]["generator"]["own"][0]
+            mine["loader"]["generator"]["own"][0][1], expected["loader"]["generator"]["own"][0][1]
         )
 
     for form in ("dsckpt", "safetensors"):
@@ -207,7 +207,7 @@ def test_a_rank_that_saved_nothing_is_told(tmp_path: Path) -> None:
     assert torch.equal(mine["rng"]["torch"], job_state(7)["rng"]["torch"])
     assert mine["rng"]["python"] == job_state(7)["rng"]["python"]
     assert torch.equal(
-        mine["loader"]["generator"]["own"][0], job_state(7)["loader"]["generator"]["own"][0]
+        mine["loader"]["generator"]["own"][0][1], job_state(7)["loader"]["generator"]["own"][0][1]
     )
 
     with pytest.raises(dsckpt.DsckptError, match=r"no file of rank 2; .*or_shared=True") as caught:
