@@ -66,7 +66,11 @@ Result<OutputDirectory> OutputDirectory::Create(const std::string& path) {
   if (!whole.has_filename()) whole = whole.parent_path();
   auto impl = std::make_unique<Impl>();
   impl->paths = {whole.parent_path().string(), whole.filename().string(), MakeId()};
-  DSCKPT_RETURN_IF_ERROR(run::CheckCheckpointName(impl->paths.name, impl->paths.attempt));
+  if (error || impl->paths.name.empty() || impl->paths.name == "..") {
+    return Status(StatusCode::kInvalidArgument, "'" + path + "' names no directory to write")
+        .WithPath(path);
+  }
+  DSCKPT_RETURN_IF_ERROR(io::MakeDirectories(impl->paths.run));
   DSCKPT_ASSIGN_OR_RETURN(impl->lock, run::LockEntry(impl->paths.run, impl->paths.name));
   DSCKPT_RETURN_IF_ERROR(Mend(impl->paths.run, impl->paths.name));
   DSCKPT_RETURN_IF_ERROR(io::MakeDirectory(impl->paths.Directory()));

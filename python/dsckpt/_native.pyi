@@ -237,6 +237,15 @@ class CheckpointWriter:
     def wait_durable(self) -> None: ...
     def close(self) -> None: ...
 
+class OutputDirectory:
+    """dsckpt::OutputDirectory."""
+
+    def __init__(self, path: str) -> None: ...
+    path: str
+    def publish(self, replace: bool = False) -> None: ...
+    def drop(self) -> None:
+        """Removes what was not published. After publish(): nothing."""
+
 def roll_back(run_directory: str, step: int) -> None:
     """dsckpt::RollBack."""
 

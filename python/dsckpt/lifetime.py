@@ -79,7 +79,7 @@ def close_elsewhere(writer: Writer) -> None:
         ended = _thread.allocate_lock()
         ended.acquire()
         _closing.append(ended)
-        _thread.start_new_thread(_close_dropped, (writer, ended))
+        _thread.start_new_thread(_close_dropped, ([writer], ended))
 
 
 def wait_for_dropped() -> None:
@@ -89,12 +89,13 @@ def wait_for_dropped() -> None:
             pass
 
 
-def _close_dropped(writer: Writer, ended: _thread.LockType) -> None:
+def _close_dropped(last: list[Writer], ended: _thread.LockType) -> None:
     try:
-        close(writer)
+        close(last[0])
     except DsckptError as error:
         print(f"dsckpt: a save of a writer that nobody kept failed: {error}", file=sys.stderr)
     finally:
+        last.clear()  # Its destructor is compiled code, and ends before `ended` says so.
         _closing.remove(ended)
         ended.release()
 

@@ -6,7 +6,9 @@
 
 #include <chrono>
 #include <cmath>
+#include <optional>
 
+#include "dsckpt/output_directory.h"
 #include "python/src/bind.h"
 #include "python/src/hold.h"
 #include "python/src/save.h"
@@ -185,6 +187,21 @@ Handle SaveCheckpoint(PyWriter& self, int64_t step,
   return {Unwrap(std::move(saved))};
 }
 
+struct PyOutputDirectory {
+  std::optional<OutputDirectory> output;
+  OutputDirectory& get() {
+    if (!output) throw nb::value_error("the directory was published or dropped");
+    return *output;
+  }
+  void Publish(bool replace) {
+    Check(WithoutGil([&] { return get().Publish(replace); }));
+    Drop();
+  }
+  void Drop() {
+    WithoutGil([&] { output.reset(); });
+  }
+};
+
 }  // namespace
 
 void BindCheckpointWriter(nb::module_& module) {
@@ -198,6 +215,17 @@ void BindCheckpointWriter(nb::module_& module) {
   module.def("single_rank", [] { return BoundCoordinator{SingleRank()}; });
   module.def("join_shared_directory", &Join, "path"_a, "rank"_a, "size"_a, nb::kw_only(),
              "job"_a = "", "timeout_seconds"_a = 600.0);
+  nb::class_<PyOutputDirectory>(module, "OutputDirectory")
+      .def(
+          "__init__",
+          [](PyOutputDirectory* self, const FsPath& path) {
+            new (self) PyOutputDirectory{
+                Unwrap(WithoutGil([&] { return OutputDirectory::Create(path.bytes); }))};
+          },
+          "path"_a)
+      .def_prop_ro("path", [](PyOutputDirectory& self) { return FsPath{self.get().path()}; })
+      .def("publish", &PyOutputDirectory::Publish, "replace"_a = false)
+      .def("drop", &PyOutputDirectory::Drop);
   module.def(
       "roll_back",
       [](const FsPath& run_directory, int64_t step) {

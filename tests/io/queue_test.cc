@@ -111,14 +111,19 @@ TEST_CASE("C25 short completions resume at offset + done, EINTR and EAGAIN are r
   Memory out = Pattern(50'000), in = Pattern(50'000, 2);
   FaultFs fs;
   fs.Shorten(7'000);
+  int unseen = 0;  // Calls that are made again below the queue.
   SECTION("short") {}
-  SECTION("EINTR") { fs.Fail("pwrite", EINTR, 2, 3); }
+  SECTION("EINTR") {
+    fs.Fail("pwrite", EINTR, 2, 3);
+    unseen = 3;
+  }
   SECTION("EAGAIN") { fs.Fail("pwrite", EAGAIN, 1, 5); }
   CHECK(Perform(*queue, Request(Op::kWrite, fd, out.bytes(), 300)) == Outcome{0, 50'000});
   CHECK(Perform(*queue, Request(Op::kRead, fd, in.bytes(), 300)) == Outcome{0, 50'000});
   CHECK(AsString(in.bytes()) == AsString(out.bytes()));
   CHECK(fs.Count("pread") == 8);
-  CHECK(queue->requests() == static_cast<uint64_t>(fs.Count("pread") + fs.Count("pwrite")));
+  CHECK(queue->requests() ==
+        static_cast<uint64_t>(fs.Count("pread") + fs.Count("pwrite") - unseen));
   ::close(fd);
 }
 

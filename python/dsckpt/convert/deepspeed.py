@@ -54,8 +54,8 @@ def to_deepspeed(
     whole = Checkpoint(source)
     names = [name for name, _, _ in whole.shards]
     target = _new(Path(output) / source.resolve().name)
-    part = target.with_name(f".{target.name}.incomplete-{os.getpid()}")
-    part.mkdir(parents=True)
+    made = _native.OutputDirectory(str(target))
+    part = Path(made.path)
     try:
         permitted = (*ALLOWED, *allow)
         for at, name in enumerate(names):
@@ -64,10 +64,9 @@ def to_deepspeed(
             torch_files.export(state, str(part / name))
             del state
         _copy_others(source, part, {*names, MANIFEST})
-        part.rename(target)
-    except BaseException:
-        shutil.rmtree(part)
-        raise
+        made.publish()
+    finally:
+        made.drop()
     Pointer(str(output), target.name).write()
     return target
 
