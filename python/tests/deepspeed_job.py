@@ -15,6 +15,7 @@ import json
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -348,13 +349,13 @@ def numbered(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return merged
 
 
-def hold_commits() -> None:
-    """From here on no checkpoint is published before rank 0 waits for it."""
+def hold_commits() -> list[Any]:
+    """From here on no checkpoint is published before rank 0 waits for it. Returns who waited."""
     from dsckpt.coordinators import StoreCoordinator
     from dsckpt.deepspeed.service import Service
     from dsckpt.deepspeed.under_way import UnderWay
 
-    awaited = threading.Event()
+    awaited, waits = threading.Event(), []
     gather, start, wait = StoreCoordinator.gather, Service.start, UnderWay.wait
 
     def held_gather(self: Any, key: str, mine: bytes, timeout_seconds: float) -> list[bytes]:
@@ -368,11 +369,13 @@ def hold_commits() -> None:
 
     def noted_wait(self: Any) -> None:
         awaited.set()
+        waits.append(self)
         wait(self)
 
     StoreCoordinator.gather = held_gather  # type: ignore[method-assign]
     Service.start = noted_start  # type: ignore[method-assign]
     UnderWay.wait = noted_wait  # type: ignore[method-assign]
+    return waits
 
 
 def agree(found: Any, expected: dict[str, torch.Tensor]) -> bool | str:
@@ -429,6 +432,14 @@ def consolidate(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
             engine.save_checkpoint(str(home), tag="again", client_state={"mark": len(job.losses)})
             name = engine._get_ckpt_name(str(home), "again")
             facts["torch.load"] = torch.load(name, weights_only=False)["mark"] == len(job.losses)
+            for key, look in file_looks(home, name):
+                deepspeed.comm.barrier()
+                if deepspeed.comm.get_rank() == 0:
+                    shutil.rmtree(home / "again", ignore_errors=True)
+                    (home / "latest").unlink()
+                deepspeed.comm.barrier()
+                engine.save_checkpoint(str(home), tag="again")
+                facts[key] = look()
             engine.save_checkpoint(str(home), tag="again", client_state={"mark": -1})
             facts["dsckpt.load"] = dsckpt.load(name, allow=dsckpt_allowed())["mark"] == -1
             engine.save_checkpoint(str(home), tag="again", client_state={"mark": -2})
@@ -490,6 +501,21 @@ def universal(checkpoint: Path) -> dict[str, torch.Tensor]:
     return found
 
 
+def file_looks(home: Path, name: str) -> list[tuple[str, Callable[[], bool]]]:
+    """Ways to look at the files of a checkpoint without reading it."""
+    file, folder = Path(name).name, os.path.dirname(name)
+    return [
+        ("getsize", lambda: os.path.getsize(name) > 0),
+        ("exists", lambda: Path(name).exists()),
+        ("listdir", lambda: file in os.listdir(folder)),
+        ("walk", lambda: any(file in files for _, _, files in os.walk(home))),
+        ("glob", lambda: any(path.name == file for path in Path(folder).glob("*.pt"))),
+        ("open", lambda: len(Path(name).read_bytes()) > 0),
+        ("latest", lambda: (home / "latest").read_text().strip() == "again"),
+        ("latest exists", lambda: os.path.isfile(home / "latest")),
+    ]
+
+
 def get_fp32(home: str) -> Any:
     """As a script does that has imported the function before DeepSpeed was set up."""
     return get_fp32_state_dict_from_zero_checkpoint(home)
@@ -504,12 +530,16 @@ def dsckpt_allowed() -> tuple[str, ...]:
 
 def leave(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:
     """Saves and ends, in a child of multiprocessing, before anything is published."""
-    hold_commits()
+    waits = hold_commits()
     for case in cases:
         job = Job(case, extra)
         job.step()
-        job.engine.save_checkpoint(str(folder / case), tag="first")
-        job.engine.save_checkpoint(str(folder / case), tag="last")
+        home = folder / case
+        job.engine.save_checkpoint(str(home), tag="first")
+        os.makedirs(home / "first", exist_ok=True)  # What is there already is not waited for.
+        (home / "notes.txt").write_text(str(os.listdir(home)))
+        job.engine.save_checkpoint(str(home), tag="last")
+        report("leave", job, folder, waits=len(waits))
 
 
 def own_tags(cases: list[str], folder: Path, extra: dict[str, Any]) -> None:

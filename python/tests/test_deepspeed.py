@@ -213,6 +213,14 @@ READERS = (
     "dsckpt.Checkpoint",
     "universal",
     "frozen left out",
+    "getsize",
+    "exists",
+    "listdir",
+    "walk",
+    "glob",
+    "open",
+    "latest",
+    "latest exists",
 )
 
 
@@ -310,6 +318,7 @@ def test_every_rank_may_have_a_tag_of_its_own(tmp_path: Path, validation: str) -
 
 def test_child_of_multiprocessing_publishes_what_it_saved(tmp_path: Path) -> None:
     assert run("leave", tmp_path, "zero1", config=OURS) == [0, 0], log_of("leave", tmp_path)
+    assert saw("leave", tmp_path, "zero1", 0)["waits"] == 0
     assert (tmp_path / "zero1" / "latest").read_text() == "last\n"
     for tag in ("first", "last"):
         assert Checkpoint(tmp_path / "zero1" / tag).ranks == RANKS

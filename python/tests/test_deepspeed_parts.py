@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import threading
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 import dsckpt
-from dsckpt.deepspeed import config, latest, patches, readers, torch_files
+from dsckpt.deepspeed import config, file_calls, latest, patches, readers, torch_files
 from dsckpt.deepspeed import tags as tags_module
 from dsckpt.deepspeed.allow import ALLOWED
 from dsckpt.deepspeed.layout import Fragment, Layout
@@ -56,6 +57,7 @@ def test_size_of_the_pool(raw: object, pool: int | None) -> None:
         ({"host_cache_size": "16"}, "number of GiB"),
         ({"host_cache_size": float("nan")}, "number of GiB"),
         ({"allow_pickle": 1}, "true or false"),
+        ({"file_calls_wait": 0}, "file_calls_wait must be true or false"),
         ({"allow": "argparse.Namespace"}, "a list"),
         ({"allow": [1]}, "a list"),
         ([16], "must be a dict"),
@@ -423,3 +425,70 @@ def test_one_rank_needs_no_store_for_its_tag(monkeypatch: pytest.MonkeyPatch) ->
     alone = tags_module.Tags()
     alone.say("a")
     assert not alone.differ()
+
+
+@pytest.mark.parametrize(
+    ("path", "listed", "waits"),
+    [
+        ("save/step2/mp_rank_00_model_states.pt", False, True),
+        ("link/step2/mp_rank_00_model_states.pt", False, True),
+        ("save/step2", True, True),
+        ("save/latest", False, True),
+        ("link/latest", False, True),
+        ("save/step2", False, False),  # It is there already.
+        ("save", True, False),
+        ("save/step1/mp_rank_00_model_states.pt", False, False),
+        ("save/step20/mp_rank_00_model_states.pt", False, False),
+        ("save/trainer_state.json", False, False),
+    ],
+)
+def test_file_calls_wait_for_files_of_the_checkpoint_only(
+    tmp_path: Path, path: str, listed: bool, waits: bool
+) -> None:
+    (tmp_path / "save").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "save")
+    published = threading.Event()
+    request: Any = SimpleNamespace(save_dir=str(tmp_path / "link"), tag="step2", save_latest=True)
+    handle: Any = SimpleNamespace(durable=published.wait)
+    group: Any = SimpleNamespace(rank=0, done=lambda: None)
+    save = UnderWay(handle, request, group, None, None)
+    assert save.is_looked_at(str(tmp_path / path), listed) == waits
+    published.set()
+    save.wait()
+    assert not save.is_looked_at(str(tmp_path / path), listed)
+
+
+def test_calls_ask_for_what_they_are_given(tmp_path: Path) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def awaits(path: str, listed: bool) -> None:
+        asked.append((path, listed))
+        assert os.path.exists(tmp_path)  # No call asks while another asks.
+
+    stat = file_calls._Asking(os.stat, awaits, False)
+    listdir = file_calls._Asking(os.listdir, awaits, True)
+    opens = file_calls._Opening(open, awaits, False)
+    stat(tmp_path)
+    stat(0)
+    listdir(os.fsencode(tmp_path))
+    with opens(tmp_path / "new", "w") as file:
+        stat(file.fileno())
+    with opens(file=str(tmp_path / "new")) as file, opens(file.fileno(), closefd=False):
+        pass
+    with file_calls.exempt():
+        stat(tmp_path)
+    assert asked == [(str(tmp_path), False), (str(tmp_path), True), (str(tmp_path / "new"), False)]
+    asked.clear()
+    listdir()
+    assert asked == [(os.getcwd(), True)]
+
+
+class Holder:
+    """Has calls as attributes, which must not become methods."""
+
+    stat = file_calls._Asking(os.stat, lambda path, listed: None, False)
+
+
+def test_calls_do_not_become_methods(tmp_path: Path) -> None:
+    assert Holder().stat(tmp_path).st_ino == os.stat(tmp_path).st_ino
+    assert Holder.stat.__name__ == "stat"

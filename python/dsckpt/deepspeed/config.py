@@ -15,7 +15,7 @@ logger = logging.getLogger("dsckpt.deepspeed")
 KEY = "datastates_ckpt"
 GIB = 1 << 30
 SMALLEST_POOL = 64 << 20
-_KNOWN = ("host_cache_size", "allow_pickle", "allow")
+_KNOWN = ("host_cache_size", "allow_pickle", "allow", "file_calls_wait")
 _LOCAL_SIZES = (
     "LOCAL_WORLD_SIZE",
     "LOCAL_SIZE",
@@ -33,11 +33,13 @@ class Settings:
             save.
         allow_pickle: Whether loads may unpickle anything, running code the file's author chose.
         allow: "module.QualName" of further classes that loads may unpickle.
+        file_calls_wait: Whether Python's file calls wait for checkpoints that they look at.
     """
 
     pool_bytes: int | None = None
     allow_pickle: bool = False
     allow: tuple[str, ...] = ()
+    file_calls_wait: bool = True
 
 
 def parse(raw: object) -> Settings:
@@ -58,8 +60,9 @@ def parse(raw: object) -> Settings:
             logger.warning('"%s": key %r is not known and has no effect', KEY, key)
     return Settings(
         _pool_bytes(raw.get("host_cache_size")),
-        _flag(raw.get("allow_pickle", False)),
+        _flag("allow_pickle", raw.get("allow_pickle", False)),
         _names(raw.get("allow", ())),
+        _flag("file_calls_wait", raw.get("file_calls_wait", True)),
     )
 
 
@@ -112,9 +115,9 @@ def _pool_bytes(value: object) -> int | None:
     return size
 
 
-def _flag(value: Any) -> bool:
+def _flag(key: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f'"{KEY}": allow_pickle must be true or false, not {value!r}')
+        raise ValueError(f'"{KEY}": {key} must be true or false, not {value!r}')
     return value
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from dsckpt import lifetime, pending
 from dsckpt.writer import AsyncWriter
 
-from . import config, latest, shards
+from . import config, file_calls, latest, shards
 from .config import Settings
 from .store import Writers
 from .under_way import Request, UnderWay
@@ -67,6 +67,8 @@ class Service:
                 self.busy = False
 
     def _start(self, request: Request) -> None:
+        if self._settings is None or self._settings.file_calls_wait:
+            file_calls.install(self.await_file)
         writer = self._pool(request)
         if request.alone:
             group = self._writers.alone(writer, request.save_dir, request.tag)
@@ -144,6 +146,18 @@ class Service:
             if save.error is not None and not save.told:
                 save.told = True
                 raise save.error
+
+    def await_file(self, path: str, listed: bool) -> None:
+        """Waits for the checkpoints whose files a call of Python looks at; free when none is saved.
+
+        What failed is not raised here: the call finds no such file, and later saves and loads say
+        why.
+        """
+        if not self._under_way:
+            return
+        for save in list(self._under_way):
+            if save.is_looked_at(path, listed):
+                save.wait()
 
     def _finish_all_but(self, kept: int) -> None:
         with self._lock:

@@ -8,7 +8,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import latest
+from . import file_calls, latest
 from .layout import Layout
 from .store import Group
 
@@ -68,8 +68,11 @@ class UnderWay:
         before: UnderWay | None,
     ) -> None:
         self._handle = handle
+        self._named = os.path.abspath(os.path.join(request.save_dir, request.tag))
         self._home = os.path.realpath(request.save_dir)
         self._name = os.path.realpath(os.path.join(request.save_dir, request.tag))
+        homes = (self._home, os.path.abspath(request.save_dir))
+        self._pointers = [os.path.join(home, latest.NAME) for home in homes]
         self._latest = request.save_latest
         self._group = group
         self._point = point
@@ -94,7 +97,27 @@ class UnderWay:
         inside = path == self._name or path.startswith(self._name + os.sep)
         return inside or self._name.startswith(os.path.join(path, ""))
 
+    def is_looked_at(self, path: str, listed: bool) -> bool:
+        """Whether a file call would see files that this checkpoint has yet to write.
+
+        The directories are there already: what only asks for them need not wait.
+
+        Args:
+            path: Absolute; symbolic links are not followed.
+            listed: Whether the entries of a directory are asked for.
+        """
+        if not self._thread.is_alive():
+            return False
+        if path in self._pointers:
+            return self._latest
+        names = (self._name, self._named)
+        return path.startswith(tuple(name + os.sep for name in names)) or (listed and path in names)
+
     def _finish(self) -> None:
+        with file_calls.exempt():
+            self._publish()
+
+    def _publish(self) -> None:
         try:
             if self._handle is not None:
                 self._handle.durable()
