@@ -30,8 +30,8 @@ TEST_CASE("one worker keeps the order, several run everything before they go") {
     CHECK(several.count() == 3);
     for (int i = 0; i < 1000; ++i) {
       several.Run([&] {
-        ++ran;
-        if (ran % 10 == 0) several.Run([&] { ++ran; });
+        const int mine = ++ran;
+        if (mine % 10 == 0) several.Run([&] { ++ran; });
       });
     }
   }
