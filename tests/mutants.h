@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <random>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -185,6 +186,24 @@ size_t ForEach(const Columns& columns, size_t stride, Use&& use) {
     }
   }
   return used;
+}
+
+/// One to four changes anywhere: what one check lets pass may be what the next one trips over.
+template <typename Columns>
+Columns Several(Columns columns, std::mt19937& random) {
+  size_t count = 0;
+  Visit(columns, [&](const std::string&, auto&) { ++count; });
+  for (size_t changes = 1 + random() % 4; changes > 0; --changes) {
+    const size_t column = random() % count;
+    // Lengths as often as the first elements, and these as often as any.
+    constexpr size_t kLimits[] = {4, 40, 300};
+    const size_t k = random() % kLimits[random() % 3];
+    size_t position = 0;
+    Visit(columns, [&](const std::string&, auto& values) {
+      if (position++ == column) (void)Change(values, k);
+    });
+  }
+  return columns;
 }
 
 }  // namespace mutants

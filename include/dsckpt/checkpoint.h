@@ -95,7 +95,8 @@ class Checkpoint {
   uint32_t shard_count() const;
   ShardInfo shard(uint32_t shard) const;
   /// Opens a shard and checks that it is the one the manifest means; kept open from then on.
-  /// kIncomplete: missing; kMismatch: another file than the manifest describes.
+  /// kIncomplete: missing; kMismatch: another file than the manifest describes, or one whose index
+  /// has other pieces, dtypes, shapes or another step than the manifest says.
   Result<File> OpenShard(uint32_t shard) const;
 
   uint32_t tensor_count() const;
@@ -104,7 +105,9 @@ class Checkpoint {
   std::vector<PieceLocation> Pieces(uint32_t tensor) const;
 
   /// OK when the pieces of `tensor` cover it; kIncomplete names the first gap. Content is not read:
-  /// pieces that overlap are compared when they are.
+  /// pieces that overlap are compared when they are. kLimitExceeded (CompareCopies() and Read(),
+  /// too): the pieces are so many times the tensor, or overlap in such ways, that it would take too
+  /// long to tell (spec/format.md, "Limits").
   Status CheckCoverage(uint32_t tensor) const;
 
   /// Compares all copies of the elements of `tensor`, those that Read() takes for equal because

@@ -87,7 +87,9 @@ struct SaveOptions {
   /// it.
   std::string metadata_format = "pt";
   /// Further members of the safetensors metadata, sorted by key when written; no checksum covers
-  /// their meaning. `format` goes before `metadata_format`; keys that begin with "dsckpt" fail.
+  /// their meaning. `format` goes before `metadata_format`; keys that begin with "dsckpt" are
+  /// refused, and so is the name of a tied tensor unless the value is the name of what it is tied
+  /// to.
   std::vector<std::pair<std::string, std::string>> metadata = {};
   /// Called once on an engine thread when all source memory has been read and the file is written,
   /// before it is published: the last chance to find that memory changed too early. An error fails

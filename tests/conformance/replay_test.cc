@@ -329,6 +329,25 @@ TEST_CASE("the vectors are what this version writes") {
 }
 
 #ifdef DSCKPT_TOOL
+TEST_CASE("dsckpt verify and merge refuse manifests that do not fit their shards") {
+  const TempDir dir;
+  const auto exit_of = [&](const std::string& arguments) {
+    const std::string command =
+        std::string(DSCKPT_TOOL) + " " + arguments + " >'" + (dir / "log") + "' 2>&1";
+    return WEXITSTATUS(std::system(command.c_str()));
+  };
+  for (const std::string& path : Directories(kVectors + "invalid")) {
+    INFO(path);
+    CHECK(exit_of("verify '" + path + "'") == 1);
+    CHECK(exit_of("merge '" + path + "' -o '" + (dir / "out.dsckpt") + "'") == 1);
+    CHECK_FALSE(fs::exists(dir / "out.dsckpt"));
+  }
+  for (const std::string& path : Directories(kVectors + "valid")) {
+    INFO(path);
+    CHECK(exit_of("verify '" + path + "'") == 0);
+  }
+}
+
 TEST_CASE("dsckpt inspect prints the JSON of the vectors") {
   TempDir dir;
   for (const std::string& stem : Stems(kVectors + "valid")) {

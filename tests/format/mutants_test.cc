@@ -1,6 +1,7 @@
 #include "tests/mutants.h"
 
 #include <algorithm>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -140,4 +141,30 @@ TEST_CASE("mutants: a manifest with one thing changed is refused, or says what i
         CHECK(status.message().find("a.dsckpt") != std::string::npos);
       });
   CHECK(count > 500);
+}
+
+TEST_CASE("mutants: several things changed at once") {
+  const Shard shard = MakeShard();
+  const auto index_bytes = EncodeIndex(shard.columns).value();
+  const IndexView index = ParseIndex(index_bytes, shard.geometry).value();
+  const ManifestColumns manifest = ManifestOf(index).value();
+  std::mt19937 random(11);
+  int accepted = 0;
+  for (int i = 0; i < 5000; ++i) {
+    const auto bytes = EncodeIndex(mutants::Several(shard.columns, random)).value();
+    const auto parsed = ParseIndex(bytes, shard.geometry);
+    if (parsed.ok()) {
+      ++accepted;
+      (void)ManifestOf(*parsed);
+    }
+    const auto manifest_bytes = EncodeManifest(mutants::Several(manifest, random)).value();
+    const auto parsed_manifest = ParseManifest(manifest_bytes);
+    if (!parsed_manifest.ok()) continue;
+    ++accepted;
+    const PiecesByShard by_shard(*parsed_manifest);
+    for (uint32_t s = 0; s < parsed_manifest->shard_count(); ++s) {
+      (void)CheckShardAgainst(*parsed_manifest, s, by_shard.Of(s), index);
+    }
+  }
+  CHECK(accepted < 5000);
 }
