@@ -205,3 +205,15 @@ def test_the_command_takes_what_needs_python_and_leaves_the_rest(
     assert command.run([str(target), "-o", str(tmp_path / "b")]) is None
     assert command.run(["--help"]) is None
     assert command.run([str(tmp_path / "none"), "-o", str(tmp_path / "b")]) is None
+
+
+def test_what_runs_code_cannot_be_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DSCKPT_EVIL", raising=False)
+    torch.save({"evil": Evil()}, tmp_path / "a.pt")
+    with pytest.raises(dsckpt.PickleRefused, match="No allow=") as refused:
+        convert(tmp_path / "a.pt", tmp_path / "a.dsckpt")
+    assert (refused.value.classes, refused.value.never) == ((), ("builtins.eval",))
+    for allowed in ("builtins.eval", eval):
+        with pytest.raises(dsckpt.DsckptError, match="allow takes classes of data only"):
+            convert(tmp_path / "a.pt", tmp_path / "a.dsckpt", allow=[allowed])  # type: ignore[list-item]
+    assert "DSCKPT_EVIL" not in os.environ
