@@ -152,6 +152,11 @@ _CODE = frozenset(
 )
 """Other packages that load or run code."""
 
+_DOORS = frozenset({"builtins", "functools", "importlib", "io", "operator", "os", "posix", "sys"})
+"""Modules that others import: what they hold is not these others'."""
+
+_CONSTANTS = (Ellipsis, NotImplemented)
+
 _STANDARD = frozenset(sys.stdlib_module_names) | {
     name.partition(".")[0] for name in _compat_pickle.IMPORT_MAPPING
 }
@@ -177,12 +182,18 @@ def split(names: Iterable[str]) -> tuple[list[str], list[str]]:
 def _reads_like_data(name: str) -> bool:
     top, _, rest = name.partition(".")
     *middle, last = rest.split(".")
+    if not _DOORS.isdisjoint(middle) or any(_is_inner(part) for part in (*middle, last)):
+        return False
     if top in _STANDARD:
         own = all(part.startswith("_") for part in middle)  # "pathlib._local.PosixPath"
         return name in _DATA or (own and f"{top}.{last}" in _DATA)
     if top in _LIBRARIES:
         return name.startswith(_LIBRARIES[top]) or _is_numpy_scalar(name)
     return top not in _CODE
+
+
+def _is_inner(part: str) -> bool:
+    return part.startswith("__") and part.endswith("__")
 
 
 def is_data(name: str, found: Any, given: Iterable[object]) -> bool:
@@ -195,10 +206,11 @@ def is_data(name: str, found: Any, given: Iterable[object]) -> bool:
     """
     if is_part(name) or name in _FUNCTIONS:
         return True
-    if isinstance(found, types.ModuleType) or not _reads_like_data(home_of(found, name)):
+    if not _reads_like_data(home_of(found, name)):
         return False
-    if isinstance(found, type) or not callable(found):
+    if isinstance(found, type) or any(found is each for each in _CONSTANTS):
         return True
+    # A file could also change what is no class: a dict of a module.
     return isinstance(found, types.FunctionType) and any(found is each for each in given)
 
 
@@ -221,7 +233,7 @@ def _is_code(name: str) -> bool:
         if isinstance(found, type):
             home = home_of(found, name)
             return not _reads_like_data(home)
-        return isinstance(found, types.ModuleType) or callable(found)
+        return found is not None and not any(found is each for each in _CONSTANTS)
     return False
 
 

@@ -61,7 +61,9 @@ def dumps(value: Any, path: Sequence[object]) -> bytes:
 def refused_by_torch(error: Exception) -> list[str]:
     """The class that torch.load(weights_only=True) refused, as its error says; none: it says no."""
     named = re.search(r"GLOBAL (\S+)", str(error))
-    return [named[1]] if named else []
+    if named is None:
+        return []
+    return [named[1] if "." in named[1] else f"builtins.{named[1]}"]
 
 
 @dataclass
@@ -71,14 +73,17 @@ class Refusal:
     Attributes:
         places: (place in the state, class) of each.
         names: What they name that is not allowed.
+        never: What turned out to be no data, when it was imported.
     """
 
     places: list[tuple[str, str]] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
+    never: set[str] = field(default_factory=set)
 
     def error(self, file: str) -> PickleRefused:
         """The error that says so, of all of them at once."""
         classes, never = pickle_rules.split(self.names)
+        never = sorted({*never, *self.never})
         shown = [f"{where} ({cls})" for where, cls in self.places[:_SHOWN_OBJECTS]]
         more = len(self.places) - len(shown)
         if len(self.places) == 1:
@@ -169,8 +174,9 @@ class Permission:
         try:
             return _Unpickler(io.BytesIO(payload), self).load()
         except _NotAllowed as error:
-            refusal = Refusal([(place(path), _class_in(tag))], {error.name})
-            raise refusal.error(self.file) from None
+            found = Refusal([(place(path), _class_in(tag))])
+            (found.never if error.is_code else found.names).add(error.name)
+            raise found.error(self.file) from None
         except Exception as error:
             raise DsckptError(
                 f"{self.file}: the {_class_in(tag)} at {place(path)} could not be unpickled: "
@@ -184,10 +190,10 @@ class Permission:
         if self.everything:
             return find()
         if not self._may_use(name):
-            raise _NotAllowed(name)
+            raise _NotAllowed(name, False)
         found = find()
         if not pickle_rules.is_data(name, found, self._given):
-            raise _NotAllowed(pickle_rules.home_of(found, name))
+            raise _NotAllowed(pickle_rules.home_of(found, name), True)
         return found
 
     def _may_use(self, name: str) -> bool:
@@ -205,9 +211,10 @@ def _class_in(tag: str) -> str:
 
 
 class _NotAllowed(Exception):
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, is_code: bool) -> None:
         super().__init__(name)
         self.name = name
+        self.is_code = is_code
 
 
 class _Pickler(pickle.Pickler):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from typing import TYPE_CHECKING, Any
@@ -24,9 +25,12 @@ def is_dtensor(tensor: torch.Tensor) -> bool:
 
 def local(tensor: Any) -> torch.Tensor:
     """The local shard of a DTensor, without autograd."""
-    shard = tensor.detach().to_local()
+    # States have hundreds: to_local() asks autograd, and takes longer than all else of a save.
+    shard = getattr(tensor, "_local_tensor", None)
+    if shard is None:
+        shard = tensor.detach().to_local()
     wait = getattr(shard, "wait", None)  # An AsyncCollectiveTensor is still being filled.
-    found: torch.Tensor = wait() if wait is not None else shard
+    found: torch.Tensor = (wait() if wait is not None else shard).detach()
     return found
 
 
@@ -40,14 +44,9 @@ def pieces(tensor: Any, name: str) -> list[_native.Piece]:
     Raises:
         DsckptError: Unsupported; see box().
     """
-    from torch.distributed.tensor import Replicate
-
-    copies = any(
-        isinstance(placement, Replicate) and size > 1
-        for placement, size in zip(tensor.placements, tensor.device_mesh.shape)
-    )
-    group = _REPLICAS if copies else 0
-    return [_native.Piece(name, list(tensor.shape), box=box(tensor), replica_group=group)]
+    shape, mesh = tuple(tensor.shape), tensor.device_mesh
+    group = _REPLICAS if _has_copies(tensor.placements, mesh.shape) else 0
+    return [_native.Piece(name, shape, box=box(tensor), replica_group=group)]
 
 
 def box(tensor: Any) -> Box:
@@ -56,30 +55,49 @@ def box(tensor: Any) -> Box:
     Raises:
         DsckptError: Unsupported, when the shard is no box, or its elements are partial sums.
     """
-    found = [(0, size) for size in tensor.shape]
-    coordinate = tensor.device_mesh.get_coordinate()
+    mesh = tensor.device_mesh
+    coordinate = mesh.get_coordinate()
     if coordinate is None:
-        return [(0, 0)] * len(found)
-    for mesh_dim in _split_order(tensor.placements):
-        placement = tensor.placements[mesh_dim]
+        return [(0, 0)] * len(tensor.shape)
+    placements = tensor.placements
+    found, shape = _box(tuple(tensor.shape), tuple(mesh.shape), tuple(coordinate), placements)
+    held = tuple(local(tensor).shape)
+    if shape != held:
+        raise DsckptError(
+            f"a DTensor placed {placements} has a local shard of shape {held} where {shape} was "
+            "expected: the shard is no box",
+            "Unsupported",
+        )
+    return list(found)
+
+
+@functools.lru_cache(maxsize=4096)
+def _box(
+    whole: tuple[int, ...], mesh: tuple[int, ...], coordinate: tuple[int, ...], placements: Any
+) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
+    """A rank's box of a tensor, and its shape. Depends on nothing else, so it is made once."""
+    found = [(0, size) for size in whole]
+    for mesh_dim in _split_order(placements):
+        placement = placements[mesh_dim]
         if placement.is_partial():
             raise DsckptError(
-                f"a DTensor is placed {tensor.placements}: its elements are partial sums; "
+                f"a DTensor is placed {placements}: its elements are partial sums; "
                 "redistribute it before saving",
                 "Unsupported",
             )
         if hasattr(placement, "dim"):
-            parts = tensor.device_mesh.size(mesh_dim)
             begin, end = found[placement.dim]
-            found[placement.dim] = _chunk(begin, end, coordinate[mesh_dim], parts)
-    shape = tuple(end - begin for begin, end in found)
-    if shape != tuple(local(tensor).shape):
-        raise DsckptError(
-            f"a DTensor placed {tensor.placements} has a local shard of shape "
-            f"{tuple(local(tensor).shape)} where {shape} was expected: the shard is no box",
-            "Unsupported",
-        )
-    return found
+            found[placement.dim] = _chunk(begin, end, coordinate[mesh_dim], mesh[mesh_dim])
+    return tuple(found), tuple(end - begin for begin, end in found)
+
+
+@functools.lru_cache(maxsize=4096)
+def _has_copies(placements: Any, mesh: tuple[int, ...]) -> bool:
+    from torch.distributed.tensor import Replicate
+
+    return any(
+        isinstance(placement, Replicate) and size > 1 for placement, size in zip(placements, mesh)
+    )
 
 
 def _split_order(placements: Any) -> list[int]:

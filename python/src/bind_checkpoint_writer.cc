@@ -60,8 +60,8 @@ class PyCoordinator final : public Coordinator {
                                                      std::span<const std::byte> mine,
                                                      Clock::time_point deadline) override {
     return Call<std::vector<std::vector<std::byte>>>([&](nb::handle self) {
-      const nb::object parts = self.attr("gather")(nb::str(key.data(), key.size()), ToBytes(mine),
-                                                   SecondsUntil(deadline));
+      const nb::object parts = CallPython(self.attr("gather"), nb::str(key.data(), key.size()),
+                                          ToBytes(mine), SecondsUntil(deadline));
       std::vector<std::vector<std::byte>> out;
       for (const nb::handle part : parts) out.push_back(Copy(nb::cast<nb::bytes>(part)));
       return out;
@@ -70,8 +70,9 @@ class PyCoordinator final : public Coordinator {
   Result<std::vector<std::byte>> Broadcast(std::string_view key, std::span<const std::byte> value,
                                            Clock::time_point deadline) override {
     return Call<std::vector<std::byte>>([&](nb::handle self) {
-      return Copy(nb::cast<nb::bytes>(self.attr("broadcast")(
-          nb::str(key.data(), key.size()), ToBytes(value), SecondsUntil(deadline))));
+      return Copy(
+          nb::cast<nb::bytes>(CallPython(self.attr("broadcast"), nb::str(key.data(), key.size()),
+                                         ToBytes(value), SecondsUntil(deadline))));
     });
   }
 

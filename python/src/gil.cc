@@ -1,32 +1,17 @@
 #include "python/src/gil.h"
 
-#include <cxxabi.h>
 #include <unistd.h>
 
 namespace dsckpt::python {
-namespace {
 
-// Never returns from the handler: to leave it without rethrowing would end the process too.
-[[noreturn]] void WaitForTheEnd() {
+void WaitForTheEnd() {
   for (;;) pause();
 }
 
-}  // namespace
-
 GilReleased::~GilReleased() {
-  try {
-    PyEval_RestoreThread(state_);
-  } catch (abi::__forced_unwind&) {
-    WaitForTheEnd();
-  }
+  OrWaitForTheEnd([this] { PyEval_RestoreThread(state_); });
 }
 
-GilHeld::GilHeld() {
-  try {
-    state_ = PyGILState_Ensure();
-  } catch (abi::__forced_unwind&) {
-    WaitForTheEnd();
-  }
-}
+GilHeld::GilHeld() : state_(OrWaitForTheEnd(&PyGILState_Ensure)) {}
 
 }  // namespace dsckpt::python

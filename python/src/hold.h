@@ -46,7 +46,7 @@ class Callback {
     if (!gil) return Status(StatusCode::kCancelled, "the interpreter is shutting down");
     try {
       const nb::handle function(function_);
-      function(std::forward<Args>(args)...);
+      CallPython(function, args...);
       return Status();
     } catch (nb::python_error& error) {
       return FromPython(error);

@@ -15,8 +15,8 @@ namespace {
   const nb::object offset =
       status.offset() < 0 ? nb::none() : nb::object(nb::int_(status.offset()));
   const nb::object path = status.path().empty() ? nb::none() : nb::object(text(status.path()));
-  const nb::object error = make(StatusCodeName(status.code()), text(status.message()), path, offset,
-                                status.error_number());
+  const nb::object error = CallPython(make, StatusCodeName(status.code()), text(status.message()),
+                                      path, offset, status.error_number());
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
 }

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "python/src/gil.h"
+
 namespace dsckpt::python {
 
 /// A path: bytes of the file system, which need not be UTF-8. In Python a str (os.fsdecode), and
@@ -28,7 +30,7 @@ struct type_caster<dsckpt::python::FsPath> {
   NB_TYPE_CASTER(dsckpt::python::FsPath, const_name("str | bytes | os.PathLike"))
 
   bool from_python(handle source, uint8_t, cleanup_list*) noexcept {
-    PyObject* given = PyOS_FSPath(source.ptr());
+    PyObject* given = dsckpt::python::OrWaitForTheEnd([&] { return PyOS_FSPath(source.ptr()); });
     PyObject* encoded = given;
     if (given != nullptr && PyUnicode_Check(given)) {
       encoded = PyUnicode_EncodeFSDefault(given);

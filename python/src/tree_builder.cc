@@ -1,5 +1,6 @@
 #include "python/src/tree_builder.h"
 
+#include "python/src/gil.h"
 #include "python/src/values.h"
 
 namespace dsckpt::python {
@@ -16,11 +17,11 @@ TreeBuilder::TreeBuilder(const File& file, nb::sequence tensors, nb::object make
 
 nb::object TreeBuilder::Build(const Node& node) {
   if (node.kind() == NodeKind::kObject) {
-    return make_object_(node.ordinal(), ToStr(node.tag()), Path());
+    return CallPython(make_object_, node.ordinal(), ToStr(node.tag()), Path());
   }
   nb::object value = BuildUntagged(node);
   const std::string_view tag = node.tag();
-  return tag.empty() ? value : nb::object(make_tagged_(ToStr(tag), value, Path()));
+  return tag.empty() ? value : CallPython(make_tagged_, ToStr(tag), value, Path());
 }
 
 nb::object TreeBuilder::BuildUntagged(const Node& node) {

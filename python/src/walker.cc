@@ -140,7 +140,7 @@ void Walker::Describe(Description& out) const {
     }
     self.open_ = {state_.ptr()};
     self.WalkDict(out, state_.ptr());
-    if (!on_described_.is_none() && out.status().ok()) on_described_(lazy_, held_);
+    if (!on_described_.is_none() && out.status().ok()) CallPython(on_described_, lazy_, held_);
   } catch (nb::python_error& error) {
     self.raised_ = std::current_exception();
     // Other ranks of a group hear this.
@@ -205,7 +205,7 @@ void Walker::RefuseCycle(PyObject* value) {
   if (found == open_.end()) return;
   nb::list path = Path();
   while (nb::len(path) > static_cast<size_t>(found - open_.begin())) path.attr("pop")();
-  const nb::object place = nb::module_::import_("dsckpt.errors").attr("place")(path);
+  const nb::object place = CallPython(nb::module_::import_("dsckpt.errors").attr("place"), path);
   ThrowInvalid(nb::cast<std::string>(place) +
                " holds itself, which no tree can: save the parts that differ");
 }
@@ -256,7 +256,7 @@ void Walker::WalkContainer(Description& out, const Key& key, NodeKind kind, PyOb
 }
 
 void Walker::WalkClassified(Description& out, const Key& key, PyObject* value) {
-  const auto made = nb::cast<nb::tuple>(options_.classify(nb::handle(value), Path()));
+  const auto made = nb::cast<nb::tuple>(CallPython(options_.classify, nb::handle(value), Path()));
   const auto kind = nb::cast<std::string>(made[0]);
   if (kind == "tensor") {
     kept_.append(made[1]);
@@ -371,7 +371,7 @@ Capture Walker::CaptureOf(uintptr_t address, uint64_t bytes, int device) {
     return static_cast<Capture>(*options_.host_capture);
   }
   if (capture_all_) return static_cast<Capture>(*capture_all_);
-  if (!lazy_memory_.is_valid()) lazy_memory_ = options_.tensor_capture();
+  if (!lazy_memory_.is_valid()) lazy_memory_ = CallPython(options_.tensor_capture);
   const bool lazy = nb::cast<Extents&>(lazy_memory_).Holds(address, bytes);
   return lazy ? Capture::kUntilFence : Capture::kAtSave;
 }
@@ -387,7 +387,7 @@ void Walker::KeepUntilRead(TensorSource& source, uint64_t bytes, nb::handle owne
   }
   if (lazy) lazy_.append(listed);
   if (options_.owner_of.is_none()) return;
-  const nb::object held = options_.owner_of(owner);
+  const nb::object held = CallPython(options_.owner_of, owner);
   source.owner = Hold(held);
   held_.append(held);
 }
@@ -396,7 +396,7 @@ Stream Walker::StreamOf(int device) {
   if (options_.stream_of.is_none()) return nullptr;
   const auto found = streams_.find(device);
   if (found != streams_.end()) return found->second;
-  const auto handle = nb::cast<uintptr_t>(options_.stream_of(device));
+  const auto handle = nb::cast<uintptr_t>(CallPython(options_.stream_of, device));
   return streams_[device] = reinterpret_cast<Stream>(handle);
 }
 

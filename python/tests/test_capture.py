@@ -272,3 +272,54 @@ def test_watch_takes_modules_and_optimizers(writer: dsckpt.AsyncWriter) -> None:
     writer.watch(torch.optim.SGD(model.parameters(), lr=1.0))
     with pytest.raises(TypeError, match="a module or an optimizer"):
         writer.watch(model.weight)
+
+
+def in_a_thread(call: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("call", FREEING)
+def test_memory_that_no_save_reads_is_freed_at_once(
+    writer: dsckpt.AsyncWriter, gate: threading.Event, tmp_path: Path, call: str
+) -> None:
+    first, second = torch.full((LARGE,), 1.0), torch.full((LARGE,), 2.0)
+    other = torch.full((LARGE,), 3.0)
+    writer.save({"t": first}, tmp_path / "a", capture="until_fence")
+    # Behind one that is held: nothing of it has been read.
+    handle = writer.save({"t": second[1:]}, tmp_path / "b", capture="until_fence")
+    FREEING[call](other)
+    waiting = in_a_thread(lambda: FREEING[call](second))
+    assert waiting.is_alive()
+    assert not gate.is_set()
+    gate.set()
+    waiting.join(60)
+    handle.durable()
+    assert tensors(tmp_path / "b")["t"] == content(torch.full((LARGE - 1,), 2.0))
+    FREEING[call](first)  # Read long ago.
+
+
+def test_checkpoints_of_a_run_hold_up_their_own_memory_only(
+    writer: dsckpt.AsyncWriter, gate: threading.Event, tmp_path: Path
+) -> None:
+    mine, other = torch.full((LARGE,), 1.0), torch.full((LARGE,), 3.0)
+    writer.watch(torch.optim.SGD([torch.nn.Parameter(mine)], lr=0.1))
+    with dsckpt.Run(tmp_path / "run", writer) as run:
+        run.save(1, {"t": mine})
+        run.save(2, {"t": mine})
+        other.untyped_storage().resize_(0)
+        waiting = in_a_thread(lambda: mine.untyped_storage().resize_(0))
+        gate.set()
+        waiting.join(60)
+        assert not waiting.is_alive()
+    for step in (1, 2):
+        found = dsckpt.load(tmp_path / "run" / f"step-{step:010}")["t"]
+        assert content(found) == content(torch.full((LARGE,), 1.0))
+
+
+def test_storages_are_told_apart() -> None:
+    tensor = torch.ones(4)
+    assert capture.storage_id(tensor) == capture.storage_id(tensor[2:].untyped_storage())
+    assert capture.storage_id(tensor) != capture.storage_id(tensor.clone())
+    assert capture.storage_id(object()) is None

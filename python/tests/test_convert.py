@@ -352,3 +352,15 @@ def test_the_command_selects_too(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "or --force" in capsys.readouterr().err
     assert command.run([*arguments, *chosen, "--force", "--dtype", "F16"]) == 0
     assert load_file(tmp_path / "w")["0.weight"].dtype == torch.float16
+
+
+def test_what_runs_code_cannot_be_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DSCKPT_EVIL", raising=False)
+    torch.save({"evil": Evil()}, tmp_path / "a.pt")
+    with pytest.raises(dsckpt.PickleRefused, match="No allow=") as refused:
+        convert(tmp_path / "a.pt", tmp_path / "a.dsckpt")
+    assert (refused.value.classes, refused.value.never) == ((), ("builtins.eval",))
+    for allowed in ("builtins.eval", eval):
+        with pytest.raises(dsckpt.DsckptError, match="allow takes classes of data only"):
+            convert(tmp_path / "a.pt", tmp_path / "a.dsckpt", allow=[allowed])  # type: ignore[list-item]
+    assert "DSCKPT_EVIL" not in os.environ

@@ -227,3 +227,46 @@ group.close()
 """
     done = run(program, str(tmp_path / "run"))
     assert (done.returncode, done.stderr) == (0, "")
+
+
+AT_WORK = """
+import os, sys, threading
+import dsckpt
+
+kind, folder = sys.argv[1:]
+state = {"a": bytes(1 << 20), "b": list(range(20_000)), "s": {1, 2}}
+dsckpt.save(state, os.path.join(folder, "whole"))
+begun = threading.Event()
+writer = dsckpt.AsyncWriter(8 << 20) if kind == "AsyncWriter" else None
+
+def work():
+    path = os.path.join(folder, str(threading.get_ident()))
+    while True:
+        if kind == "load":
+            dsckpt.load(os.path.join(folder, "whole"))
+        elif writer is None:
+            dsckpt.save(state, path)
+        else:
+            writer.save(state, path).durable()
+        begun.set()
+
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+assert begun.wait(60)
+"""
+
+
+@pytest.mark.parametrize("kind", ["save", "AsyncWriter", "load"])
+@pytest.mark.parametrize(
+    "runs",
+    [pytest.param(range(4), id="4"), pytest.param(range(40), id="40", marks=pytest.mark.slow)],
+)
+def test_threads_at_work_when_the_interpreter_ends(kind: str, runs: range, tmp_path: Path) -> None:
+    for _ in runs:
+        ran = subprocess.run(
+            [sys.executable, "-c", AT_WORK, kind, str(tmp_path)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert ran.returncode == 0, ran.stderr

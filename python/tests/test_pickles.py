@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import dsckpt
-from dsckpt import pickles, reader, tools
+from dsckpt import pickle_makers, pickles, reader, tools
 
 HERE = __name__
 
@@ -263,3 +263,165 @@ def test_errors_survive_pickling() -> None:
         7,
         5,
     )
+
+
+def naming(name: str) -> bytes:
+    """A pickle that calls what it names with one string."""
+    module, _, attribute = name.rpartition(".")
+    if name.startswith(HERE):  # Attributes of attributes too.
+        module, attribute = HERE, name.removeprefix(HERE + ".")
+
+    def text(value: str) -> bytes:
+        return b"\x8c" + bytes([len(value)]) + value.encode()
+
+    return b"\x80\x04" + text(module) + text(attribute) + b"\x93" + text("x") + b"\x85R."
+
+
+RUNS_CODE = [
+    "torch.storage._load_from_bytes",
+    "builtins.eval",
+    "builtins.exec",
+    "builtins.getattr",
+    "builtins.open",
+    "builtins.__import__",
+    "builtins.type",
+    "builtins.map",
+    "__builtin__.eval",
+    "os.system",
+    "posix.system",
+    "nt.system",
+    "subprocess.Popen",
+    "commands.getoutput",
+    "functools.partial",
+    "functools.reduce",
+    "operator.attrgetter",
+    "operator.methodcaller",
+    "importlib.import_module",
+    "runpy.run_path",
+    "pickle.loads",
+    "marshal.loads",
+    "types.FunctionType",
+    "types.CodeType",
+    "ctypes.CDLL",
+    "logging.FileHandler",
+    "shutil.rmtree",
+    "argparse.FileType",
+    "code.InteractiveInterpreter",
+    "timeit.timeit",
+    "threading.Thread",
+    "torch.load",
+    "torch.hub.load",
+    "torch.jit.load",
+    "torch.fx.graph_module.reduce_graph_module",
+    "torch.utils.cpp_extension.load_inline",
+    "torch.nn.functional.relu",
+    "torch.os.system",
+    "torch.nn.modules.module.functools.partial",
+    "numpy.load",
+    "numpy.memmap",
+    "numpy.ma.core.builtins.eval",
+    "numpy.testing.rundocs",
+    "dsckpt.load",
+    "dsckpt.pickles.io.FileIO",
+    "joblib.load",
+    "cloudpickle.loads",
+    f"{HERE}.os.system",
+    f"{HERE}.pickle.loads",
+    f"{HERE}.naming",
+    f"{HERE}.io",
+]
+
+
+@pytest.mark.parametrize("name", RUNS_CODE)
+def test_no_allow_list_loads_what_runs_code(name: str) -> None:
+    payload, tag = naming(name), f"py.pickle:{name}"
+    for allow in ((), [name], [name, "builtins.str"]):
+        with pytest.raises(dsckpt.PickleRefused) as caught:
+            pickles.Permission(allow=allow, file="f").loads(payload, tag, ["x"])
+        assert caught.value.classes == ()
+        assert caught.value.never == (name,)
+        assert "allow=[...] loads" in str(caught.value)
+        assert "pass allow_pickle=True" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["not_imported_here.Popen", f"{HERE}.Alias", f"{HERE}.Config.__init__.__globals__"]
+)
+def test_a_name_is_judged_by_what_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was suggested while nobody knew, the object itself decides."""
+    import subprocess
+    import sys
+    import types
+
+    hidden: Any = types.ModuleType("not_imported_here")
+    hidden.Popen = subprocess.Popen
+    payload = naming(name)
+    with pytest.raises(dsckpt.PickleRefused):
+        pickles.Permission(file="f").loads(payload, f"py.pickle:{name}", [])
+    monkeypatch.setitem(sys.modules, "not_imported_here", hidden)
+    monkeypatch.setitem(globals(), "Alias", subprocess.Popen)
+    with pytest.raises(dsckpt.PickleRefused) as caught:
+        pickles.Permission(allow=[name], file="f").loads(payload, f"py.pickle:{name}", [])
+    assert caught.value.never
+
+
+@pytest.mark.parametrize("given", [eval, os.system, "torch.storage._load_from_bytes", pickle.loads])
+def test_given_itself_it_is_no_better(given: Any) -> None:
+    name = given if isinstance(given, str) else f"{given.__module__}.{given.__qualname__}"
+    with pytest.raises(dsckpt.PickleRefused):
+        pickles.Permission(allow=[given], file="f").loads(naming(name), f"py.pickle:{name}", [])
+
+
+def doubled(text: str) -> str:
+    return text * 2
+
+
+def test_a_function_of_ones_own_is_given_itself(saved: Callable[[Any], Path]) -> None:
+    path = saved({"x": doubled})
+    for allow in ([], [f"{HERE}.doubled"]):
+        with pytest.raises(dsckpt.PickleRefused) as caught:
+            reader.load(path, allow=allow)
+        assert caught.value.never == (f"{HERE}.doubled",)
+    assert reader.load(path, allow=[doubled])["x"] is doubled
+
+
+def test_all_that_is_refused_is_named_at_once(saved: Callable[[Any], Path]) -> None:
+    state = {
+        "config": Config(a=1, level=Level.HIGH),
+        "many": [Access.READ] * 12,
+        "plain": torch.ones(1),
+    }
+    path = saved(state)
+    with pytest.raises(dsckpt.PickleRefused) as caught:
+        reader.load(path)
+    assert set(caught.value.classes) == {f"{HERE}.{name}" for name in ("Config", "Level", "Access")}
+    message = str(caught.value)
+    assert "13 objects are pickled" in message
+    assert f"state['config'] ({HERE}.Config), state['many'][0] ({HERE}.Access)" in message
+    assert message.count("state['many']") == 9
+    assert "and 3 more" in message
+    assert f"allow={list(caught.value.classes)!r}" in message
+    assert reader.load(path, allow=caught.value.classes)["many"] == [Access.READ] * 12
+
+
+def test_hostile_makers_are_checked() -> None:
+    sparse = torch.tensor([0.0, 1.0]).to_sparse()
+    payload = pickles.dumps(sparse, [])
+    assert b"_load_from_bytes" not in payload
+    wild = pickle_makers.make_sparse
+    with pytest.raises(RuntimeError):
+        wild("sparse_coo", torch.tensor([[1 << 40]]), torch.ones(1), (2,), False)
+    with pytest.raises(RuntimeError):
+        wild(
+            "sparse_csr",
+            (torch.tensor([0, 9]), torch.tensor([5])),
+            torch.ones(1),
+            (1, 2),
+            False,
+        )
+    with pytest.raises(ValueError, match="no layout"):
+        wild("nn", None, torch.ones(1), (1,), False)
+    with pytest.raises(TypeError, match="no enum"):
+        pickle_makers.make_member(Config, "__init__")
+    with pytest.raises(TypeError, match="no class of tensors"):
+        pickle_makers.make_subclass(Config, torch.ones(1), {})

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from .. import models
+from .. import models, pickle_rules
 from ..errors import DsckptError, PickleRefused
-from ..pickles import refused_by_torch
+from ..pickles import name_of, refused_by_torch
 from ..writer import save
 
 
@@ -81,17 +81,37 @@ def refusal(what: str, path: str, error: Exception) -> PickleRefused | None:
     named = refused_by_torch(error)
     if not named:
         return None
+    classes, never = pickle_rules.split(named)
+    if never:
+        advice = "No allow=[...] loads that: if you trust whoever wrote the file, pass "
+    else:
+        advice = f"If you trust the file, pass allow={named!r} or "
     return PickleRefused(
-        f"{what} names {named[0]}, and loading it may run code. If you trust the file, pass "
-        f"allow={named!r} or allow_pickle=True",
+        f"{what} names {', '.join(named)}, and loading it may run code. {advice}allow_pickle=True",
         path,
-        named,
+        classes,
+        never,
     )
 
 
 def _class(named: type | str) -> Any:
-    if not isinstance(named, str):
-        return named
-    module, _, name = named.rpartition(".")
-    found: Any = importlib.import_module(module)
-    return getattr(found, name)
+    if isinstance(named, str):
+        given: list[Any] = []
+        if not pickle_rules.may_be_listed(named):
+            raise _no_data(named)
+        module, _, name = named.rpartition(".")
+        found: Any = getattr(importlib.import_module(module), name)
+    else:
+        given, found = [named], named
+    label = named if isinstance(named, str) else name_of(named)
+    if not pickle_rules.is_data(label, found, given):
+        raise _no_data(label)
+    return found
+
+
+def _no_data(name: str) -> DsckptError:
+    return DsckptError(
+        f"allow names {name}, which can run any code: allow takes classes of data only. If you "
+        "trust whoever wrote the file, pass allow_pickle=True",
+        "InvalidArgument",
+    )
