@@ -43,15 +43,25 @@ dsckpt::Status Train(const std::string& run, int rank, int ranks) {
              {.pieces = std::span(&piece, 1)});
   state.Attribute("step", &step);
 
+  // What this rank has for itself: after n draws its generator is at its rank plus n times 1000.
+  int64_t generator = rank;
+  state.AtSave("generator", &generator, sizeof generator);
+  state.RankOwn("generator", static_cast<uint32_t>(rank));
+
   DSCKPT_ASSIGN_OR_RETURN(const auto directory, dsckpt::RunDirectory::Open(run));
   if (!directory.checkpoints().empty()) {
     DSCKPT_ASSIGN_OR_RETURN(const auto last, directory.Latest());
-    DSCKPT_RETURN_IF_ERROR(last.Restore(state, static_cast<uint32_t>(rank)));
+    // Where more ranks resume than saved, the new ones begin with a generator of their own.
+    std::vector<std::string> without;
+    DSCKPT_RETURN_IF_ERROR(
+        last.Restore(state, static_cast<uint32_t>(rank), {.without_own = &without}));
+    if (!without.empty()) generator = rank + 1000 * step;
     if (rank == 0) std::printf("resumed from step %lld\n", static_cast<long long>(step));
   }
   for (const int64_t until = step + kSteps; step < until;) {
     DSCKPT_RETURN_IF_ERROR(engine->Fence());
     for (float& w : weight) w += 1;  // The "update": after step n every element is n.
+    generator += 1000;
     ++step;
     DSCKPT_RETURN_IF_ERROR(writer->Save(step, state).status());
   }
@@ -59,6 +69,9 @@ dsckpt::Status Train(const std::string& run, int rank, int ranks) {
   for (const float w : weight) {
     if (w == static_cast<float>(step)) continue;
     return dsckpt::Status(dsckpt::StatusCode::kMismatch, "an element missed an update");
+  }
+  if (generator != rank + 1000 * step) {
+    return dsckpt::Status(dsckpt::StatusCode::kMismatch, "the generator is another rank's");
   }
   if (rank == 0) {
     std::printf("%d ranks saved step %lld\n", ranks, static_cast<long long>(step));

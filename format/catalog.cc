@@ -57,7 +57,7 @@ class CatalogBuilder {
     FillTensorColumns();
     FillObjectColumns();
     DSCKPT_RETURN_IF_ERROR(FillPieces(data_, out_));
-    DSCKPT_RETURN_IF_ERROR(FillRankOwn());
+    DSCKPT_ASSIGN_OR_RETURN(out_.columns.rank_own, RankOwnRoots(data_));
     DSCKPT_RETURN_IF_ERROR(CheckIndexSize());
     DSCKPT_RETURN_IF_ERROR(PlaceRaw());
     MergeLog();
@@ -216,24 +216,6 @@ class CatalogBuilder {
     }
     columns.objects.chunk_end.resize(count);
     columns.objects.stored_chunk_end.resize(count);
-  }
-
-  // In a tree what lies below a rank's own subtree was described there. Names without a tree are
-  // the caller's.
-  Status FillRankOwn() {
-    out_.columns.rank_own = SortedRoots(data_.rank_own_names);
-    if (!data_.flat || data_.rank_own_names.size() == 0) return {};
-    const NameView roots{out_.columns.rank_own.bytes, out_.columns.rank_own.ends};
-    uint64_t below = 0;
-    for (const NameColumns* names : {&data_.tensor_names, &data_.object_names}) {
-      for (uint32_t i = 0; i < names->size(); ++i) below += IsRankOwn(roots, (*names)[i]) ? 1 : 0;
-    }
-    if (below == data_.rank_own_items) return {};
-    return Status(StatusCode::kInvalidArgument,
-                  "the names of what is a rank's own are the beginnings of others that are not: "
-                  "'" +
-                      Printable(roots[0]) + "'" +
-                      (roots.size() > 1 ? " or another of " + std::to_string(roots.size()) : ""));
   }
 
   // Before any file exists. An object of unknown size can still exceed the limit: EncodeIndex

@@ -1,14 +1,12 @@
 #include "format/catalog_pieces.h"
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "format/names.h"
 #include "format/piece_fold.h"
-#include "format/rank_own.h"
 
 namespace dsckpt::format {
 namespace {
@@ -109,25 +107,10 @@ class PieceFiller {
     return std::nullopt;
   }
 
-  // The logical tensors that are a rank's own.
-  std::set<std::string_view> RankOwnLogical() const {
-    std::set<std::string_view> names;
-    if (data_.rank_own_names.size() == 0) return names;
-    const NameColumns sorted = SortedRoots(data_.rank_own_names);
-    const NameView roots{sorted.bytes, sorted.ends};
-    for (uint32_t i = 0; i < data_.pieces.size(); ++i) {
-      if (IsRankOwn(roots, data_.tensor_names[data_.pieces.tensor[i]])) {
-        names.insert(data_.pieces.logical_names[i]);
-      }
-    }
-    return names;
-  }
-
   Status CheckUndeclared() const {
     const PieceColumns& columns = out_.columns.pieces;
     const PieceView pieces = ViewOf(columns);
     std::vector<bool> seen(pieces.logical_names.size());
-    const std::set<std::string_view> rank_own = RankOwnLogical();
     for (uint32_t i = 0; i < pieces.size(); ++i) {
       const uint32_t logical = pieces.logical[i];
       if (seen[logical]) continue;
@@ -136,11 +119,6 @@ class PieceFiller {
       const auto whole = Undeclared(name);
       if (!whole) continue;
       const uint32_t described = out_.tensors[pieces.tensor[i]];
-      if (rank_own.contains(name)) {
-        return Status(StatusCode::kAlreadyExists,
-                      "'" + Printable(name) + "' is the name of a tensor and of what is a rank's " +
-                          "own: rename that tensor");
-      }
       const auto shape = pieces.logical_shape(logical);
       const auto own = Shape(*whole);
       if (!std::equal(shape.begin(), shape.end(), own.begin(), own.end())) {

@@ -28,6 +28,48 @@ class Ancestors {
   std::vector<std::string_view> open_;
 };
 
+constexpr std::string_view kRanks = "ranks";
+
+Status Reserved(std::string_view name) {
+  return Status(StatusCode::kAlreadyExists,
+                "'" + Printable(name) + "' stands where what is declared to be a rank's own goes " +
+                    "when the states of all ranks come together: rename it");
+}
+
+// Names without a tree are the caller's: nothing keeps them apart.
+Status CheckFlat(const Description::Data& description, const NameView& roots) {
+  uint64_t below = 0;
+  for (const NameColumns* names : {&description.tensor_names, &description.object_names}) {
+    for (uint32_t i = 0; i < names->size(); ++i) {
+      const std::string_view name = (*names)[i];
+      if (IsRankOwn(roots, name)) {
+        ++below;
+      } else if (name == kRanks || name.starts_with("ranks/")) {
+        return Reserved(name);
+      }
+    }
+  }
+  if (below == description.rank_own_items) return {};
+  std::string others;
+  if (roots.size() > 1) others = " or another of " + std::to_string(roots.size());
+  return Status(StatusCode::kInvalidArgument,
+                "the names of what is a rank's own are the beginnings of others that are not: '" +
+                    Printable(roots[0]) + "'" + others);
+}
+
+Status CheckTreeRoot(const TreeColumns& tree, const NameView& roots) {
+  for (size_t i = 1; i < tree.nodes.size(); ++i) {
+    const NodeRecord& node = tree.nodes[i];
+    const std::string_view key(tree.heap.data() + static_cast<uint32_t>(node.key),
+                               node.key_kind == Key::Kind::kString ? node.key >> 32 : 0);
+    if (key == kRanks && !roots.Find(kRanks)) return Reserved(key);
+    const bool container = node.kind == NodeKind::kDict || node.kind == NodeKind::kList ||
+                           node.kind == NodeKind::kTuple;
+    if (container) i += node.payload;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string RankOwnName(uint32_t rank, std::string_view name) {
@@ -55,6 +97,15 @@ NameColumns SortedRoots(const NameColumns& described) {
     last = name;
   }
   return roots;
+}
+
+Result<NameColumns> RankOwnRoots(const Description::Data& description) {
+  NameColumns sorted = SortedRoots(description.rank_own_names);
+  if (sorted.size() == 0) return sorted;
+  const NameView roots{sorted.bytes, sorted.ends};
+  DSCKPT_RETURN_IF_ERROR(description.flat ? CheckFlat(description, roots)
+                                          : CheckTreeRoot(description.tree, roots));
+  return sorted;
 }
 
 Status CheckRankOwn(const NameView& roots) {

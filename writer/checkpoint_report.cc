@@ -98,19 +98,18 @@ std::vector<StoredContent> ContentsOf(const format::IndexView& index) {
   return contents;
 }
 
-/// Tensors that are a rank's own carry that rank in their logical name.
+/// Tensors that are a rank's own carry that rank in their logical name; in shards that hold some,
+/// no other name begins so.
 Status CheckOwner(const format::IndexView& index, int rank) {
+  if (index.rank_own.size() == 0) return {};
   const std::string own = format::RankOwnName(static_cast<uint32_t>(rank), "");
-  for (uint32_t i = 0; i < index.pieces.size() && index.rank_own.size() != 0; ++i) {
-    const std::string_view name = index.tensor_names[index.pieces.tensor[i]];
-    const std::string_view logical = index.pieces.logical_names[index.pieces.logical[i]];
-    const bool anothers = logical.starts_with("ranks/") &&
-                          logical.ends_with("/" + std::string(name)) && !logical.starts_with(own);
-    if (!anothers || !format::IsRankOwn(index.rank_own, name)) continue;
+  const format::NameView& names = index.pieces.logical_names;
+  for (uint32_t i = 0; i < names.size(); ++i) {
+    if (!names[i].starts_with("ranks/") || names[i].starts_with(own)) continue;
     return Status(StatusCode::kInvalidArgument,
-                  "'" + format::Printable(logical) +
-                      "' is declared to be another rank's own, but " + "rank " +
-                      std::to_string(rank) + " saves it: RankOwn() takes the coordinator's rank");
+                  "'" + format::Printable(names[i]) +
+                      "' is declared to be another rank's own, but rank " + std::to_string(rank) +
+                      " saves it: RankOwn() takes the coordinator's rank");
   }
   return {};
 }

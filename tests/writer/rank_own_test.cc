@@ -180,19 +180,17 @@ TEST_CASE("rank own: what cannot be is refused before there is a file") {
     CHECK(message(state, StatusCode::kInvalidArgument).find("nothing is registered there") !=
           std::string::npos);
   }
-  SECTION("a tensor of the name that the own one gets") {
-    const Part shared = WithPrefix("ranks", WithPrefix("x", Weights("a")));
-    CHECK(message(*Group({shared, RankOwn(Weights("b", others), 0)}), StatusCode::kOk).empty());
-    const auto clash = MakeProvider([](Description& d) {
-      d.Begin(NodeKind::kDict, "ranks");
-      d.Begin(NodeKind::kDict, Key(int64_t{4}));
-      d.Tensor("b", Floats());
-      d.End();
-      d.End();
-      (void)d.SetRankOwn(4);
-      d.Tensor("b", Floats(others));
-    });
-    CHECK(message(*clash, StatusCode::kAlreadyExists).find("'ranks/4/b'") != std::string::npos);
+  SECTION("what stands where the own ones of all ranks go") {
+    const Part leaf = MakeProvider([](Description& d) { d.Leaf("ranks", int64_t{5}); });
+    const Part inner = WithPrefix("x", WithPrefix("ranks", Weights("a")));
+    const Part own = RankOwn(Weights("b", others), 0);
+    for (const Part& shared : {Part(WithPrefix("ranks", Weights("a"))), leaf}) {
+      CHECK(message(*Group({inner, shared, own}), StatusCode::kAlreadyExists)
+                .find("'ranks' stands where") == 0);
+      CHECK(message(*shared, StatusCode::kOk).empty());  // Nothing is declared.
+    }
+    CHECK(message(*Group({inner, own}), StatusCode::kOk).empty());
+    CHECK(message(*RankOwn(Weights("ranks"), 0), StatusCode::kOk).empty());
   }
   SECTION("names without a tree") {
     const auto flat = [](const char* shared) {
@@ -207,6 +205,7 @@ TEST_CASE("rank own: what cannot be is refused before there is a file") {
     const auto saved = Save(*flat("b"));
     REQUIRE(saved->status.ToString() == "Ok");
     CHECK(RankOwnNames(saved->file()) == Names{"a"});
+    CHECK(message(*flat("ranks/0/a"), StatusCode::kAlreadyExists).find("'ranks/0/a'") == 0);
     CHECK(message(*flat("a/x"), StatusCode::kInvalidArgument).find("the beginnings of others") !=
           std::string::npos);
   }
