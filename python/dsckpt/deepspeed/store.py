@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsckpt import _native
-from dsckpt.checkpoint import own_rank
 from dsckpt.coordinators import default_coordinator
+from dsckpt.own import own_rank
 
 from .progress import Progress
 
