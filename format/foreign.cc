@@ -33,12 +33,16 @@ bool IsPickle(std::string_view head) {
 // Of the identifier in a manifest's FlatBuffer, behind its root offset.
 bool IsManifest(std::string_view head) { return head.substr(0, 8).ends_with("DSCM"sv); }
 
-// As a header length, eight characters of text would be beyond every limit.
+// As a header length, eight ASCII characters are beyond every limit. Behind them UTF-8 may stand.
 bool IsText(std::string_view head) {
-  return head.size() >= 8 && std::all_of(head.begin(), head.end(), [](char c) {
-           const auto byte = static_cast<unsigned char>(c);
-           return byte >= 0x20 ? byte != 0x7F : "\t\n\r\f"sv.find(c) != std::string_view::npos;
-         });
+  constexpr size_t kLengthBytes = 8;
+  const auto is_text = [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte >= 0x20 ? byte != 0x7F : "\t\n\r\f"sv.find(c) != std::string_view::npos;
+  };
+  return head.size() >= kLengthBytes && std::all_of(head.begin(), head.end(), is_text) &&
+         std::all_of(head.begin(), head.begin() + kLengthBytes,
+                     [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
 }  // namespace

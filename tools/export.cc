@@ -190,7 +190,7 @@ Result<std::vector<std::optional<std::string>>> NamesFor(const File& file,
   std::vector<std::string_view> names;
   for (uint32_t i = 0; i < file.tensor_count(); ++i) names.push_back(file.tensor(i).name);
   for (uint32_t i = 0; i < file.alias_count(); ++i) names.push_back(file.alias(i).name);
-  return SelectNames(selection, names);
+  return SelectNames(selection, names, file.tree().has_value());
 }
 
 Status CheckExpressible(const File& file, const ExportOptions& options, const Metadata& metadata) {

@@ -5,8 +5,10 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +26,7 @@
 #include "tools/operand.h"
 #include "tools/save.h"
 #include "tools/text.h"
+#include "tools/value.h"
 
 namespace dsckpt::tools {
 namespace {
@@ -50,6 +53,24 @@ struct Merging {
   }
   uint64_t left_out_objects() const { return drops_rest() ? tree->object_count() : 0; }
 };
+
+/// Attributes in which the shards differ. The output has those of the first one.
+std::vector<std::string> DifferingAttributes(const Checkpoint& checkpoint) {
+  std::map<std::string, std::set<std::string>> values;
+  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
+    const auto shard = checkpoint.OpenShard(i);
+    const auto attributes = shard.ok() ? shard->attributes() : std::nullopt;
+    if (!attributes) continue;
+    for (const Node& attribute : *attributes) {
+      values[std::string(attribute.key().text())].insert(ValueText(attribute.value()));
+    }
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, said] : values) {
+    if (said.size() > 1) names.push_back(name);
+  }
+  return names;
+}
 
 void ReportJson(Console& console, const Merging& merging) {
   const MergePlan& plan = merging.plan;
@@ -81,6 +102,9 @@ void ReportJson(Console& console, const Merging& merging) {
   }
   json.End();
   merging.metadata.ReportJson(json);
+  json.Key("conflicting_attributes").BeginArray();
+  for (const std::string& name : DifferingAttributes(merging.checkpoint())) json.String(name);
+  json.End();
   json.End();
 }
 
@@ -147,6 +171,12 @@ void NoteLeftOut(Console& console, const Merging& merging) {
     console.Note(fmt::format("left out: {} for tensors that were renamed",
                              Count(merging.plan.dropped_ties(), "recorded second name")));
   }
+  if (!merging.options.target.safetensors) {
+    for (const std::string& name : DifferingAttributes(merging.checkpoint())) {
+      console.Note(fmt::format("the shards differ in the attribute '{}': the first one's is kept",
+                               Printable(name)));
+    }
+  }
   if (merging.overflows != 0) {
     console.Note(fmt::format(
         "{} too large for {} and became infinite",
@@ -191,8 +221,9 @@ Result<std::unique_ptr<Merging>> Prepare(Console& console, const MergeOptions& o
                           MergePlan::Make(checkpoint, std::move(choice), options.spread));
   DSCKPT_ASSIGN_OR_RETURN(MergedTree tree, MergeTrees(checkpoint));
   merging->tree.emplace(std::move(tree));
-  DSCKPT_ASSIGN_OR_RETURN(merging->metadata, MergeMetadata(checkpoint, options.inputs[0],
-                                                           merging->inputs.index_members));
+  DSCKPT_ASSIGN_OR_RETURN(
+      merging->metadata, MergeMetadata(checkpoint, options.inputs[0], merging->inputs.index_members,
+                                       !options.no_verify));
   DSCKPT_RETURN_IF_ERROR(TakeAttributes(*merging));
   DSCKPT_RETURN_IF_ERROR(CheckStrict(*merging));
   return merging;

@@ -37,8 +37,13 @@ Result<Choice> MakeChoice(const Checkpoint& checkpoint, const Selection& selecti
   for (uint32_t i = 0; i < checkpoint.tensor_count(); ++i) {
     names.push_back(checkpoint.tensor(i).name);
   }
+  bool paths = false;
+  for (uint32_t i = 0; i < checkpoint.shard_count() && !paths; ++i) {
+    DSCKPT_ASSIGN_OR_RETURN(const File shard, checkpoint.OpenShard(i));
+    paths = shard.tree().has_value();
+  }
   Choice choice;
-  DSCKPT_ASSIGN_OR_RETURN(choice.names, SelectNames(selection, names));
+  DSCKPT_ASSIGN_OR_RETURN(choice.names, SelectNames(selection, names, paths));
   choice.renamed = selection.renames_any();
   choice.tensors_only = selection.chooses() || selection.renames_any();
   choice.dtype = selection.dtype;
@@ -146,6 +151,7 @@ Status MergePlan::AddRecordedTies(const Checkpoint& checkpoint) {
   std::set<std::string> seen;
   for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
     DSCKPT_ASSIGN_OR_RETURN(const File shard, checkpoint.OpenShard(i));
+    if (shard.format() != FileFormat::kSafetensors) continue;
     DSCKPT_ASSIGN_OR_RETURN(const FileMetadata metadata, ReadMetadata(shard));
     for (const Tie& tie : metadata.ties) {
       const auto owner = checkpoint.FindTensor(tie.owner);

@@ -106,6 +106,9 @@ void Metadata::ApplyTo(SaveOptions& options) const {
 }
 
 void Metadata::Report(Console& console) const {
+  for (const Status& why : unreadable_) {
+    console.Note("left out: metadata that cannot be read: " + Sentence(why));
+  }
   for (const Conflict& conflict : conflicts()) {
     std::string text = fmt::format("the inputs differ in the metadata '{}', which is left out: ",
                                    Printable(conflict.key));
@@ -141,17 +144,22 @@ void Metadata::ReportJson(JsonWriter& json) const {
 }
 
 Result<Metadata> MergeMetadata(const Checkpoint& checkpoint, const std::string& index,
-                               const Members& index_members) {
+                               const Members& index_members, bool verify) {
   Metadata metadata;
   metadata.Add(index, index_members);
   for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
     DSCKPT_ASSIGN_OR_RETURN(const File shard, checkpoint.OpenShard(i));
-    DSCKPT_ASSIGN_OR_RETURN(FileMetadata read, ReadMetadata(shard));
-    // A tie whose second name is a tensor of another file is no tie of the whole.
-    for (const Tie& tie : read.ties) {
-      if (checkpoint.FindTensor(tie.name).ok()) read.members.emplace_back(tie.name, tie.owner);
+    Result<FileMetadata> read = ReadMetadata(shard);
+    if (!read.ok()) {
+      if (verify) return read.status();
+      metadata.AddUnreadable(read.status());
+      continue;
     }
-    metadata.Add(shard.path(), read.members);
+    // A tie whose second name is a tensor of another file is no tie of the whole.
+    for (const Tie& tie : read->ties) {
+      if (checkpoint.FindTensor(tie.name).ok()) read->members.emplace_back(tie.name, tie.owner);
+    }
+    metadata.Add(shard.path(), read->members);
   }
   return metadata;
 }

@@ -50,6 +50,8 @@ class Metadata {
   };
 
   void Add(const std::string& file, const Members& members);
+  /// Of a file whose header is damaged nothing is known, which Report() says.
+  void AddUnreadable(const Status& why) { unreadable_.push_back(why); }
   /// Attributes of a shard as members, for an output that has no attributes: those that text can
   /// express, under keys that no member has.
   void AddAttributes(const File& file);
@@ -60,7 +62,7 @@ class Metadata {
   std::vector<Conflict> conflicts() const;
   /// Puts the members into what a save writes; conflicting ones are left out.
   void ApplyTo(SaveOptions& options) const;
-  /// One note a conflict.
+  /// One note a conflict, and one a file that could not be read.
   void Report(Console& console) const;
   /// The member "conflicting_metadata", an array, in an open object.
   void ReportJson(JsonWriter& json) const;
@@ -68,11 +70,13 @@ class Metadata {
  private:
   std::map<std::string, std::vector<Said>> keys_;
   std::set<std::string> left_out_attributes_;
+  std::vector<Status> unreadable_;
 };
 
-/// The members of all shards and of `index`.
+/// The members of all shards and of `index`. Without `verify` a shard whose header is damaged is no
+/// error.
 Result<Metadata> MergeMetadata(const Checkpoint& checkpoint, const std::string& index,
-                               const Members& index_members);
+                               const Members& index_members, bool verify = true);
 
 }  // namespace dsckpt::tools
 

@@ -115,11 +115,25 @@ Status CheckPatterns(const char* option, const std::vector<std::string>& pattern
   return {};
 }
 
-Status Strip(const std::string& prefix, Names& names) {
+/// The key that a path segment stands for (spec/format.md, "Names").
+std::string KeyOf(std::string_view segment) {
+  if (segment.starts_with("~s")) segment.remove_prefix(2);
+  std::string key;
+  for (size_t i = 0; i < segment.size(); ++i) {
+    const bool escape = segment[i] == '~' && i + 1 < segment.size();
+    key += !escape ? segment[i] : segment[++i] == '1' ? '/' : '~';
+  }
+  return key;
+}
+
+Status Strip(const std::string& prefix, bool paths, Names& names) {
   bool met = prefix.empty();
   for (auto& name : names) {
     if (!name || prefix.empty() || !name->starts_with(prefix)) continue;
     name->erase(0, prefix.size());
+    if (paths && prefix.ends_with('/') && name->find('/') == std::string::npos) {
+      *name = KeyOf(*name);
+    }
     met = true;
   }
   return met ? Status()
@@ -194,7 +208,8 @@ bool IsTaken(const std::vector<std::string>& filters, const std::vector<std::str
   return MatchesAny(filters, name) && (excludes.empty() || !MatchesAny(excludes, name));
 }
 
-Result<Names> SelectNames(const Selection& selection, const std::vector<std::string_view>& names) {
+Result<Names> SelectNames(const Selection& selection, const std::vector<std::string_view>& names,
+                          bool paths) {
   DSCKPT_RETURN_IF_ERROR(CheckPatterns("--filter", selection.filters, names));
   DSCKPT_RETURN_IF_ERROR(CheckPatterns("--exclude", selection.excludes, names));
   Names selected(names.size());
@@ -205,7 +220,7 @@ Result<Names> SelectNames(const Selection& selection, const std::vector<std::str
     any = true;
   }
   if (!any) return Invalid("--filter and --exclude leave no tensor");
-  DSCKPT_RETURN_IF_ERROR(Strip(selection.strip_prefix, selected));
+  DSCKPT_RETURN_IF_ERROR(Strip(selection.strip_prefix, paths, selected));
   for (const std::string& rename : selection.renames) {
     DSCKPT_RETURN_IF_ERROR(Replace(rename, selected));
   }

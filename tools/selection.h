@@ -34,11 +34,13 @@ void AddSelectionOptions(CLI::App& app, Selection& selection);
 bool IsTaken(const std::vector<std::string>& filters, const std::vector<std::string>& excludes,
              std::string_view name);
 
-/// What each of `names` is called in the output; nothing for those that are left out.
+/// What each of `names` is called in the output; nothing for those that are left out. `paths`: they
+/// are paths in a state tree, of which a last segment that is left alone becomes the key again that
+/// it stands for ("model/a~1b" without "model/" is "a/b").
 /// kInvalidArgument: an option that no name meets, names that become one, a name that no file may
 /// bear, or an expression that cannot be read.
 Result<std::vector<std::optional<std::string>>> SelectNames(
-    const Selection& selection, const std::vector<std::string_view>& names);
+    const Selection& selection, const std::vector<std::string_view>& names, bool paths);
 
 }  // namespace dsckpt::tools
 

@@ -293,3 +293,38 @@ TEST_CASE("import gives the step as an attribute, from whatever says it") {
     CHECK_FALSE(std::filesystem::exists(dir / "never"));
   }
 }
+
+TEST_CASE("merge says which attributes differ; a damaged header costs the metadata alone") {
+  TempDir dir;
+  const auto save = [&](const std::string& path, const std::string& name, int64_t rank) {
+    static const float data = 1;
+    const auto provider = MakeProvider([&](Description& d) {
+      TensorSource source;
+      source.data = &data;
+      source.dtype = kF32;
+      d.Tensor(Key(name), source);
+      d.Attribute("step", Value(int64_t{5}));
+      d.Attribute("rank", Value(rank));
+    });
+    SaveOptions options;
+    options.metadata = {{"author", "x"}};
+    REQUIRE(SaveFile(path, *provider, options).ok());
+  };
+  save(dir / "a", "a", 0);
+  save(dir / "b", "b", 1);
+  const Strings merge = {"merge", dir / "a", dir / "b", "-o", dir / "out", "--force", "--json"};
+  const Outcome outcome = RunOk(merge);
+  CHECK(Contains(outcome.err, "the shards differ in the attribute 'rank': the first one's"));
+  CHECK(Json::parse(outcome.out)["conflicting_attributes"] == Json::array({"rank"}));
+  CHECK(MetadataOf(dir / "out").at("author") == "x");
+
+  std::string bytes = ReadWholeFile(dir / "b");
+  const size_t at = bytes.find("\"author\"");
+  bytes[at + 1] = 'A';
+  WriteWholeFile(dir / "b", bytes);
+  CHECK(RunTool(merge).code == 1);
+  Strings anyway = merge;
+  anyway.push_back("--no-verify");
+  CHECK(Contains(RunOk(anyway).err, "left out: metadata that cannot be read"));
+  CHECK(MetadataOf(dir / "out").at("author") == "x");
+}

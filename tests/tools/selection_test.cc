@@ -1,5 +1,6 @@
 // Which tensors conversions take, under which names, in which dtype.
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -247,5 +248,36 @@ TEST_CASE("merge --dtype casts floating-point tensors to the nearest, and says w
     CHECK((std::isnan(floats[i])
                ? std::isnan(back[i])
                : std::bit_cast<uint32_t>(back[i]) == std::bit_cast<uint32_t>(floats[i])));
+  }
+}
+
+TEST_CASE("a prefix of a tree that goes leaves keys, not escaped segments") {
+  TempDir dir;
+  const std::string in = dir / "in.dsckpt", out = dir / "out";
+  const float one = 1;
+  const Strings keys = {"0", "a/b", "t~x", "~s1"};
+  const auto provider = MakeProvider([&](Description& d) {
+    d.Begin(NodeKind::kDict, "model");
+    for (const std::string& key : keys) {
+      TensorSource source;
+      source.data = &one;
+      source.dtype = kF32;
+      d.Tensor(Key(key), source);
+    }
+    d.End();
+  });
+  REQUIRE(SaveFile(in, *provider).ok());
+  for (const Strings& args : {Strings{"export"}, Strings{"merge", "--format", "safetensors"}}) {
+    Strings command = args;
+    command.insert(command.end(), {in, "-o", out, "--force", "--strip-prefix", "model/"});
+    REQUIRE(RunTool(command).code == 0);
+    const File file = *File::Open(out);
+    Strings names = NamesOf(file);
+    const auto members = *file.Metadata();
+    for (const auto& [key, value] : members) {
+      if (file.FindTensor(value).ok()) names.push_back(key);  // One element: all are tied.
+    }
+    std::sort(names.begin(), names.end());
+    CHECK(names == keys);
   }
 }
