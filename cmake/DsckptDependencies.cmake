@@ -37,7 +37,7 @@ endif()
 add_library(dsckpt_dep_json INTERFACE)
 target_include_directories(dsckpt_dep_json SYSTEM INTERFACE ${NLOHMANN_INCLUDE})
 
-# Header-only command line and formatting, for tools, examples and bench.
+# Command line and formatting, for tools and bench. Of fmt only headers are used.
 find_path(CLI11_INCLUDE CLI/CLI.hpp)
 find_path(FMT_INCLUDE fmt/format.h)
 if((DSCKPT_BUILD_TOOLS OR DSCKPT_BUILD_BENCH) AND (NOT CLI11_INCLUDE OR NOT FMT_INCLUDE))
@@ -45,4 +45,3 @@ if((DSCKPT_BUILD_TOOLS OR DSCKPT_BUILD_BENCH) AND (NOT CLI11_INCLUDE OR NOT FMT_
 endif()
 add_library(dsckpt_dep_cli INTERFACE)
 target_include_directories(dsckpt_dep_cli SYSTEM INTERFACE ${CLI11_INCLUDE} ${FMT_INCLUDE})
-target_compile_definitions(dsckpt_dep_cli INTERFACE FMT_HEADER_ONLY=1)

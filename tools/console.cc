@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "tools/format.h"
 #include "tools/json.h"
 #include "tools/text.h"
 
@@ -73,7 +74,7 @@ std::string Console::Styled(Style style, std::string_view text) const {
       code = "1;31";
       break;
   }
-  return fmt::format("\033[{}m{}\033[0m", code, text);
+  return Format("\033[{}m{}\033[0m", code, text);
 }
 
 void Console::Flush() {
@@ -84,7 +85,7 @@ void Console::Flush() {
 void Console::Note(std::string_view text) {
   Flush();  // Keeps the order where both streams go to one terminal.
   // Nobody can be told when standard error itself is gone.
-  (void)WriteAll(STDERR_FILENO, fmt::format("dsckpt: {}\n", SafeText(text)));
+  (void)WriteAll(STDERR_FILENO, Format("dsckpt: {}\n", SafeText(text)));
 }
 
 int Console::Fail(const Status& status) {
@@ -96,7 +97,7 @@ int Console::Fail(const Status& status) {
 int Console::Finish(int code) {
   Flush();
   if (write_errno_ == 0 || write_errno_ == EPIPE) return code;
-  Note(fmt::format("cannot write to standard output: {}", strerror(write_errno_)));
+  Note(Format("cannot write to standard output: {}", strerror(write_errno_)));
   return kExitFailed;
 }
 
@@ -121,10 +122,10 @@ std::string Sentence(const Status& status) {
   const auto lacks = [&](const std::string& part) { return text.find(part) == std::string::npos; };
   if (!status.path().empty() && lacks(status.path())) text = status.path() + ": " + text;
   if (status.offset() >= 0 && lacks(std::to_string(status.offset()))) {
-    text += fmt::format(" (at offset {})", status.offset());
+    text += Format(" (at offset {})", status.offset());
   }
   if (status.error_number() != 0 && lacks(strerror(status.error_number()))) {
-    text += fmt::format(": {}", strerror(status.error_number()));
+    text += Format(": {}", strerror(status.error_number()));
   }
   return text;
 }

@@ -1,8 +1,6 @@
 #ifndef DSCKPT_TOOLS_CONSOLE_H_
 #define DSCKPT_TOOLS_CONSOLE_H_
 
-#include <fmt/format.h>
-
 #include <cstddef>
 #include <iterator>
 #include <string>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "dsckpt/status.h"
+#include "tools/format.h"
 
 namespace dsckpt::tools {
 
@@ -44,7 +43,7 @@ class Console {
 
   template <typename... Args>
   void Print(fmt::format_string<Args...> format, Args&&... args) {
-    fmt::format_to(std::back_inserter(buffer_), format, std::forward<Args>(args)...);
+    FormatTo(buffer_, format, std::forward<Args>(args)...);
     if (buffer_.size() >= kFlushBytes) Flush();
   }
   void Write(std::string_view text) {

@@ -1,7 +1,5 @@
 // dsckpt convert: between this library's files and safetensors, by what the input is.
 
-#include <fmt/format.h>
-
 #include <memory>
 #include <string>
 #include <utility>
@@ -68,24 +66,24 @@ int Convert(Console& console, const Options& options) {
 
 }  // namespace
 
-Command AddConvert(CLI::App& root) {
+Command AddConvert(Program& program) {
   auto options = std::make_shared<Options>();
-  CLI::App* app = root.add_subcommand(
+  CommandLine line = program.AddCommand(
       "convert", "Make safetensors of dsckpt files and checkpoints, or the reverse");
-  AddOutputOptions(*app, options->files,
+  AddOutputOptions(line, options->files,
                    "A dsckpt or safetensors file, a checkpoint, run or model directory, or an "
                    ".index.json");
-  app->add_option("--format", options->format,
-                  "dsckpt or safetensors; default: the one that the input is not")
-      ->check(CLI::IsMember({"dsckpt", "safetensors"}))
-      ->option_text("NAME");
-  app->add_option("--max-shard-size", options->max_shard_bytes,
-                  "Write a directory of files up to this size (5GB, 512MiB), with an index")
-      ->transform(CLI::AsSizeValue(false))
-      ->option_text("SIZE");
-  AddSelectionOptions(*app, options->selection);
-  app->add_flag("--no-verify", options->no_verify, "Do not check the input's checksums");
-  app->footer(
+  line.Add("--format", options->format,
+           "dsckpt or safetensors; default: the one that the input is not")
+      .OneOf({"dsckpt", "safetensors"})
+      .Placeholder("NAME");
+  line.Add("--max-shard-size", options->max_shard_bytes,
+           "Write a directory of files up to this size (5GB, 512MiB), with an index")
+      .Size()
+      .Placeholder("SIZE");
+  AddSelectionOptions(line, options->selection);
+  line.AddFlag("--no-verify", options->no_verify, "Do not check the input's checksums");
+  line.Footer(
       "Examples:\n"
       "  dsckpt convert model.safetensors.index.json -o model.dsckpt\n"
       "  dsckpt convert run/step-0000001200 -o hf --max-shard-size 5GB \\\n"
@@ -96,7 +94,7 @@ Command AddConvert(CLI::App& root) {
       "torch.save, torch.distributed.checkpoint and DeepSpeed are converted by this\n"
       "command when it comes from the Python package, which also takes\n"
       "--format deepspeed, --allow-pickle and --allow MODULE.CLASS.");
-  return {app, [options](Console& console) { return Convert(console, *options); }};
+  return {line, [options](Console& console) { return Convert(console, *options); }};
 }
 
 }  // namespace dsckpt::tools

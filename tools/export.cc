@@ -1,7 +1,5 @@
 // dsckpt export: a dsckpt shard becomes a plain safetensors file.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -18,6 +16,7 @@
 #include "tools/cast.h"
 #include "tools/commands.h"
 #include "tools/conversions.h"
+#include "tools/format.h"
 #include "tools/interrupt.h"
 #include "tools/items.h"
 #include "tools/json.h"
@@ -168,11 +167,11 @@ class NameList {
   void Add(std::string_view name, const std::string& detail) {
     if (++count_ > kShown) return;
     if (count_ > 1) text_ += ", ";
-    text_ += fmt::format("'{}'{}", FitWidth(Printable(name), 200), detail);
+    text_ += Format("'{}'{}", FitWidth(Printable(name), 200), detail);
   }
   bool empty() const { return count_ == 0; }
   std::string Text() const {
-    return count_ > kShown ? fmt::format("{} and {} more", text_, count_ - kShown) : text_;
+    return count_ > kShown ? Format("{} and {} more", text_, count_ - kShown) : text_;
   }
 
  private:
@@ -231,9 +230,9 @@ Status CheckContent(const Console& console, const std::string& path) {
   if (report.ok) return {};
   const Problem problem = report.problems.empty() ? Problem{} : report.problems.front();
   return Status(StatusCode::kCorrupt,
-                fmt::format("{} is corrupt, first at '{}' ({}): dsckpt verify lists all; "
-                            "--no-verify exports it all the same",
-                            path, Printable(problem.item), problem.kind))
+                Format("{} is corrupt, first at '{}' ({}): dsckpt verify lists all; "
+                       "--no-verify exports it all the same",
+                       path, Printable(problem.item), problem.kind))
       .WithPath(path)
       .WithOffset(problem.offset);
 }
@@ -294,9 +293,9 @@ void NoteLeftOut(Console& console, const ExportOptions& options, const File& fil
                  (options.strict ? "" : " (--strict refuses objects and attributes)"));
   }
   if (provider.overflows() != 0) {
-    console.Note(fmt::format("{} too large for {} and became infinite",
-                             Count(provider.overflows(), "element"),
-                             FindDType(*options.selection.dtype)->name));
+    console.Note(Format("{} too large for {} and became infinite",
+                        Count(provider.overflows(), "element"),
+                        FindDType(*options.selection.dtype)->name));
   }
 }
 
@@ -350,16 +349,16 @@ int Export(Console& console, const ExportOptions& options) {
   return Merge(console, merge);
 }
 
-Command AddExport(CLI::App& root) {
+Command AddExport(Program& program) {
   auto options = std::make_shared<ExportOptions>();
-  CLI::App* app = root.add_subcommand("export", "Make a plain safetensors file from a dsckpt file");
-  AddOutputOptions(*app, options->files,
+  CommandLine line =
+      program.AddCommand("export", "Make a plain safetensors file from a dsckpt file");
+  AddOutputOptions(line, options->files,
                    "A dsckpt file; a checkpoint, run or model directory, or an .index.json");
-  AddSelectionOptions(*app, options->selection);
-  app->add_flag("--strict", options->strict,
-                "Refuse objects and attributes; else they are dropped");
-  app->add_flag("--no-verify", options->no_verify, "Do not check the input's checksums first");
-  app->footer(
+  AddSelectionOptions(line, options->selection);
+  line.AddFlag("--strict", options->strict, "Refuse objects and attributes; else they are dropped");
+  line.AddFlag("--no-verify", options->no_verify, "Do not check the input's checksums first");
+  line.Footer(
       "Examples:\n"
       "  dsckpt export step-1200.dsckpt -o model.safetensors\n"
       "  dsckpt export step-1200.dsckpt -o model.safetensors --strict --force\n"
@@ -370,7 +369,7 @@ Command AddExport(CLI::App& root) {
       "of their alignment, then of their names: a file that was imported had its own. Of\n"
       "more than one file the tensors are put together, as by dsckpt merge. Dtypes\n"
       "that safetensors lacks (C128, I4, U4) are refused by name.");
-  return {app, [options](Console& console) { return Export(console, *options); }};
+  return {line, [options](Console& console) { return Export(console, *options); }};
 }
 
 }  // namespace dsckpt::tools

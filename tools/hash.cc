@@ -1,7 +1,5 @@
 // dsckpt hash: digests of tensors, those of plain safetensors too.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <fstream>
 #include <functional>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "tools/commands.h"
+#include "tools/format.h"
 #include "tools/items.h"
 #include "tools/json.h"
 #include "tools/metadata.h"
@@ -178,7 +177,7 @@ Result<std::vector<Expected>> ReadListing(const std::string& path) {
     ++number;
     const auto wrong = [&] {
       return Status(StatusCode::kInvalidArgument,
-                    fmt::format("{}: line {} is no line of dsckpt hash", path, number))
+                    Format("{}: line {} is no line of dsckpt hash", path, number))
           .WithPath(path);
     };
     const size_t end = line.find("  ");
@@ -258,30 +257,30 @@ int Check(Console& console, const Options& options) {
 
 }  // namespace
 
-Command AddHash(CLI::App& root) {
+Command AddHash(Program& program) {
   auto options = std::make_shared<Options>();
-  CLI::App* app = root.add_subcommand("hash", "Print digests of tensors, to compare files by");
-  auto* const paths =
-      app->add_option("PATH", options->paths,
-                      "dsckpt or safetensors files; checkpoint, run or model directories")
-          ->option_text("...");
-  auto* const filter = app->add_option("--filter", options->names.filters,
-                                       "Only names that match a pattern; repeatable")
-                           ->allow_extra_args(false)
-                           ->option_text("GLOB");
-  auto* const exclude =
-      app->add_option("-x,--exclude", options->names.excludes, "Not those that match; repeatable")
-          ->allow_extra_args(false)
-          ->option_text("GLOB");
-  auto* const tree =
-      app->add_flag("--tree", options->tree, "One digest a path, of all its names and digests");
-  app->add_option("--check", options->check, "Compare with an earlier listing, as sha256sum does")
-      ->excludes(paths)
-      ->excludes(filter)
-      ->excludes(exclude)
-      ->excludes(tree)
-      ->option_text("FILE");
-  app->footer(
+  CommandLine line = program.AddCommand("hash", "Print digests of tensors, to compare files by");
+  const Argument paths =
+      line.Add("PATH", options->paths,
+               "dsckpt or safetensors files; checkpoint, run or model directories")
+          .Placeholder("...");
+  const Argument filter =
+      line.Add("--filter", options->names.filters, "Only names that match a pattern; repeatable")
+          .Repeatable()
+          .Placeholder("GLOB");
+  const Argument exclude =
+      line.Add("-x,--exclude", options->names.excludes, "Not those that match; repeatable")
+          .Repeatable()
+          .Placeholder("GLOB");
+  const Argument tree =
+      line.AddFlag("--tree", options->tree, "One digest a path, of all its names and digests");
+  line.Add("--check", options->check, "Compare with an earlier listing, as sha256sum does")
+      .Excludes(paths)
+      .Excludes(filter)
+      .Excludes(exclude)
+      .Excludes(tree)
+      .Placeholder("FILE");
+  line.Footer(
       "Examples:\n"
       "  dsckpt hash model.safetensors model.dsckpt\n"
       "  dsckpt hash --tree run/step-*\n"
@@ -295,7 +294,7 @@ Command AddHash(CLI::App& root) {
       "Exit code: 0 done, or all equal; 1 some differ or are missing, or a file is bad;\n"
       "2 could not do it.");
   return {
-      app, [options](Console& console) {
+      line, [options](Console& console) {
         if (!options->check.empty()) return Check(console, *options);
         if (!options->paths.empty()) return Print(console, *options);
         return console.Fail(Status(StatusCode::kInvalidArgument,

@@ -1,7 +1,5 @@
 // dsckpt import: a safetensors file becomes a dsckpt shard.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -14,6 +12,7 @@
 #include "dsckpt/file.h"
 #include "tools/commands.h"
 #include "tools/conversions.h"
+#include "tools/format.h"
 #include "tools/interrupt.h"
 #include "tools/items.h"
 #include "tools/json.h"
@@ -100,23 +99,22 @@ Status CheckNames(const File& file) {
                                                                      : nullptr;
     if (reason == nullptr) continue;
     if (!bad.empty()) bad += ", ";
-    bad += fmt::format("'{}' {}", FitWidth(Printable(name), 200), reason);
+    bad += Format("'{}' {}", FitWidth(Printable(name), 200), reason);
   }
   if (bad.empty()) return {};
   return Status(StatusCode::kInvalidArgument,
-                fmt::format("{}: a dsckpt file cannot hold these tensor names: {}; rename them in "
-                            "the source",
-                            file.path(), bad))
+                Format("{}: a dsckpt file cannot hold these tensor names: {}; rename them in "
+                       "the source",
+                       file.path(), bad))
       .WithPath(file.path());
 }
 
 Status CheckInput(const File& file) {
   if (file.format() == FileFormat::kDsckpt) {
-    return Status(
-               StatusCode::kInvalidArgument,
-               fmt::format("{} is a dsckpt file already: copy it as it is; dsckpt export makes a "
-                           "plain safetensors file of it",
-                           file.path()))
+    return Status(StatusCode::kInvalidArgument,
+                  Format("{} is a dsckpt file already: copy it as it is; dsckpt export makes a "
+                         "plain safetensors file of it",
+                         file.path()))
         .WithPath(file.path());
   }
   return CheckNames(file);
@@ -186,23 +184,20 @@ int Import(Console& console, const ImportOptions& given) {
   return kExitOk;
 }
 
-Command AddImport(CLI::App& root) {
+Command AddImport(Program& program) {
   auto options = std::make_shared<ImportOptions>();
-  CLI::App* app = root.add_subcommand("import", "Make a dsckpt file from a safetensors file");
-  AddOutputOptions(*app, options->files, "A safetensors file, or a model's directory with one");
+  CommandLine line = program.AddCommand("import", "Make a dsckpt file from a safetensors file");
+  AddOutputOptions(line, options->files, "A safetensors file, or a model's directory with one");
   std::vector<std::string> names;
   for (const Encoding encoding : kEncodings) names.emplace_back(EncodingName(encoding));
-  app->add_option("--encoding", options->encoding,
-                  "raw (default), zstd or byteplane-zstd (for floats)")
-      ->check(CLI::IsMember(names))
-      ->option_text("NAME");
-  app->add_option("--step", options->step, "The attribute `step`")
-      ->check(CountFrom0)
-      ->option_text("N");
-  app->add_option("--attribute", options->attributes, "A further attribute; repeatable")
-      ->allow_extra_args(false)
-      ->option_text("NAME=VALUE");
-  app->footer(
+  line.Add("--encoding", options->encoding, "raw (default), zstd or byteplane-zstd (for floats)")
+      .OneOf(names)
+      .Placeholder("NAME");
+  line.Add("--step", options->step, "The attribute `step`").FromZero().Placeholder("N");
+  line.Add("--attribute", options->attributes, "A further attribute; repeatable")
+      .Repeatable()
+      .Placeholder("NAME=VALUE");
+  line.Footer(
       "Examples:\n"
       "  dsckpt import model.safetensors -o model.dsckpt\n"
       "  dsckpt import m.safetensors -o m.dsckpt --encoding byteplane-zstd --force\n"
@@ -214,7 +209,7 @@ Command AddImport(CLI::App& root) {
       "number in a file name such as step1000.safetensors or model-step-1000.safetensors;\n"
       "without any of these there is none. A VALUE is a number, true, false, null, or text.\n"
       "Tensors are laid out anew, by alignment and name: their order in the file is not kept.");
-  return {app, [options](Console& console) { return Import(console, *options); }};
+  return {line, [options](Console& console) { return Import(console, *options); }};
 }
 
 }  // namespace dsckpt::tools

@@ -73,30 +73,29 @@ int Inspect(Console& console, const InspectOptions& given) {
 
 }  // namespace
 
-Command AddInspect(CLI::App& root) {
+Command AddInspect(Program& program) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* app =
-      root.add_subcommand("inspect", "Show what a file, checkpoint or run directory holds");
-  app->add_option("PATH", options->path,
-                  "A dsckpt or safetensors file; a checkpoint, run or model directory; or an "
-                  ".index.json")
-      ->required()
-      ->option_text(" ");
-  app->add_option("--filter", options->names.filters,
-                  "List only names that match a pattern; repeatable")
-      ->allow_extra_args(false)
-      ->option_text("GLOB");
-  app->add_option("-x,--exclude", options->names.excludes, "Not those that match; repeatable")
-      ->allow_extra_args(false)
-      ->option_text("GLOB");
-  app->add_option("--sort", options->sort, "name (default), size (largest first) or offset")
-      ->check(CLI::IsMember({"name", "size", "offset"}))
-      ->option_text("KEY");
-  app->add_option("--limit", options->limit, "At most N lines a list; 0: all (on a terminal: 40)")
-      ->check(CountFrom0)
-      ->option_text("N");
-  app->add_flag("--tree", options->tree, "Show the state tree instead of the tables");
-  app->footer(
+  CommandLine line =
+      program.AddCommand("inspect", "Show what a file, checkpoint or run directory holds");
+  line.Add("PATH", options->path,
+           "A dsckpt or safetensors file; a checkpoint, run or model directory; or an "
+           ".index.json")
+      .Required()
+      .Placeholder(" ");
+  line.Add("--filter", options->names.filters, "List only names that match a pattern; repeatable")
+      .Repeatable()
+      .Placeholder("GLOB");
+  line.Add("-x,--exclude", options->names.excludes, "Not those that match; repeatable")
+      .Repeatable()
+      .Placeholder("GLOB");
+  line.Add("--sort", options->sort, "name (default), size (largest first) or offset")
+      .OneOf({"name", "size", "offset"})
+      .Placeholder("KEY");
+  line.Add("--limit", options->limit, "At most N lines a list; 0: all (on a terminal: 40)")
+      .FromZero()
+      .Placeholder("N");
+  line.AddFlag("--tree", options->tree, "Show the state tree instead of the tables");
+  line.Footer(
       "Examples:\n"
       "  dsckpt inspect step-1200.dsckpt\n"
       "  dsckpt inspect model.safetensors --filter '*.weight' --sort size --limit 10\n"
@@ -117,7 +116,7 @@ Command AddInspect(CLI::App& root) {
       "Of a checkpoint directory: its shards, whole tensors, rank 0's attributes, what is\n"
       "missing; exit code 1 when it is incomplete. Of a run directory: as dsckpt ls. Of a\n"
       "model's directory: its model.safetensors or the files of its .index.json.");
-  return {app, [options](Console& console) { return Inspect(console, *options); }};
+  return {line, [options](Console& console) { return Inspect(console, *options); }};
 }
 
 }  // namespace dsckpt::tools

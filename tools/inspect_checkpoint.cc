@@ -1,10 +1,10 @@
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "tools/console.h"
+#include "tools/format.h"
 #include "tools/inspect.h"
 #include "tools/json.h"
 #include "tools/survey.h"
@@ -55,7 +55,7 @@ std::optional<File> FirstFile(const Checkpoint& checkpoint) {
 }
 
 std::string StepText(int64_t step) {
-  return step == kUnknownStep ? "unknown step" : fmt::format("step {}", step);
+  return step == kUnknownStep ? "unknown step" : Format("step {}", step);
 }
 
 void PrintSummary(Console& console, const Checkpoint& checkpoint, const Survey& survey,
@@ -70,7 +70,7 @@ void PrintSummary(Console& console, const Checkpoint& checkpoint, const Survey& 
       "  {}{}, {}{}, {}\n", Count(checkpoint.shard_count(), "shard"),
       checkpoint.has_manifest() ? " by " + Count(checkpoint.ranks(), "rank") : "",
       Count(totals.all().tensors, "tensor"),
-      options.names.any() ? fmt::format(" selected of {}", Grouped(checkpoint.tensor_count())) : "",
+      options.names.any() ? Format(" selected of {}", Grouped(checkpoint.tensor_count())) : "",
       HumanBytes(survey.bytes));
   console.Print("  {}\n", Count(totals.all().elements, "parameter"));
   if (checkpoint.has_manifest()) console.Print("  attempt {}\n", Printable(checkpoint.attempt()));
@@ -175,7 +175,7 @@ void WriteShard(JsonWriter& json, const Survey::Shard& shard) {
   json.Key("index_xxh3_64");
   // Plain safetensors have none.
   shard.info.index_bytes == 0 ? json.Null()
-                              : json.String(fmt::format("{:016x}", shard.info.index_xxh3_64));
+                              : json.String(Format("{:016x}", shard.info.index_xxh3_64));
   json.Key("pieces").Uint(shard.pieces);
   json.Key("piece_bytes").Uint(shard.piece_bytes);
   json.Key("ok").Bool(shard.status.ok());

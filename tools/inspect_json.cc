@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 
 #include "tools/console.h"
 #include "tools/inspect.h"

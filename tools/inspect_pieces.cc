@@ -1,8 +1,8 @@
-#include <fmt/format.h>
 
 #include <algorithm>
 
 #include "tools/console.h"
+#include "tools/format.h"
 #include "tools/inspect.h"
 #include "tools/json.h"
 #include "tools/table.h"
@@ -27,7 +27,7 @@ std::vector<PieceRow> SelectPieces(const File& file, const InspectOptions& optio
   return rows;
 }
 
-std::string RangeText(const Range& range) { return fmt::format("{}:{}", range.begin, range.end); }
+std::string RangeText(const Range& range) { return Format("{}:{}", range.begin, range.end); }
 
 // "[0:2, 0:4]", or "elements 4:10".
 std::string PartText(const OwnedPiece& piece) {
@@ -64,7 +64,7 @@ void PrintPieces(Console& console, const File& file, const InspectOptions& optio
     cells[2] = PartText(piece);
     cells[3] = tensor.empty() ? "\"\"" : Printable(tensor);
     cells[4] = Grouped(piece.element_offset);
-    cells[5] = piece.replica_group == 0 ? "" : fmt::format("group {}", piece.replica_group);
+    cells[5] = piece.replica_group == 0 ? "" : Format("group {}", piece.replica_group);
   });
   PrintMore(console, rows.size() - shown);
 }

@@ -1,9 +1,9 @@
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "tools/console.h"
+#include "tools/format.h"
 #include "tools/inspect.h"
 #include "tools/metadata.h"
 #include "tools/table.h"
@@ -29,7 +29,7 @@ void PrintRankOwn(Console& console, const File& file) {
   for (size_t i = 0; i < std::min(names.size(), kShown); ++i) {
     text += (i == 0 ? "" : ", ") + Printable(names[i]);
   }
-  if (names.size() > kShown) text += fmt::format(" and {} more", names.size() - kShown);
+  if (names.size() > kShown) text += Format(" and {} more", names.size() - kShown);
   PrintField(console, "rank's own", text);
 }
 
@@ -40,15 +40,14 @@ void PrintSummary(Console& console, const File& file, const InspectOptions& opti
       shard ? "dsckpt shard, format " + file.format_version() : "plain safetensors, no checksums";
   console.Print("{}: {}\n", console.Styled(Style::kBold, SafeText(options.path)), SafeText(kind));
   const DTypeTotal all = totals.all();
-  PrintField(
-      console, "size",
-      fmt::format("{} ({} bytes)", HumanBytes(file.file_bytes()), Grouped(file.file_bytes())));
-  std::string tensors = fmt::format("{}, {}", Grouped(all.tensors), HumanBytes(all.bytes));
+  PrintField(console, "size",
+             Format("{} ({} bytes)", HumanBytes(file.file_bytes()), Grouped(file.file_bytes())));
+  std::string tensors = Format("{}, {}", Grouped(all.tensors), HumanBytes(all.bytes));
   if (all.stored_bytes != all.bytes) {
-    tensors += fmt::format(", stored in {}", HumanBytes(all.stored_bytes));
+    tensors += Format(", stored in {}", HumanBytes(all.stored_bytes));
   }
   if (options.names.any()) {
-    tensors += fmt::format(" (selected, of {})", Grouped(file.tensor_count()));
+    tensors += Format(" (selected, of {})", Grouped(file.tensor_count()));
   }
   PrintField(console, "tensors", tensors);
   PrintField(console, "parameters", Grouped(all.elements));
@@ -87,7 +86,7 @@ void PrintTensors(Console& console, const File& file, const InspectOptions& opti
     cells[1] = DTypeText(info.dtype);
     cells[2] = ShapeText(info.shape);
     cells[3] = HumanBytes(info.raw_bytes);
-    cells[4] = offsets ? fmt::format("{}", info.offset) : "";
+    cells[4] = offsets ? Format("{}", info.offset) : "";
     cells[5] = entry.alias_of ? "= " + Printable(*entry.alias_of)
                               : StoredText(info.encoding, info.raw_bytes, info.stored_bytes);
   });
@@ -147,8 +146,8 @@ void PrintMembers(Console& console, const Members& members) {
 
 void PrintMore(Console& console, uint64_t more) {
   if (more == 0) return;
-  console.Print("{}\n", console.Styled(Style::kDim, fmt::format("... {} more (--limit 0 lists all)",
-                                                                Grouped(more))));
+  console.Print("{}\n", console.Styled(Style::kDim,
+                                       Format("... {} more (--limit 0 lists all)", Grouped(more))));
 }
 
 void InspectText(Console& console, const File& file, const InspectOptions& options) {

@@ -1,8 +1,8 @@
-#include <fmt/format.h>
 
 #include <vector>
 
 #include "tools/console.h"
+#include "tools/format.h"
 #include "tools/inspect.h"
 #include "tools/text.h"
 #include "tools/value.h"
@@ -20,12 +20,12 @@ constexpr Glyphs kBoxes = {"\u251c\u2500\u2500 ", "\u2514\u2500\u2500 ", "\u2502
 constexpr Glyphs kAscii = {"|-- ", "`-- ", "|   ", "    "};
 
 std::string TensorText(const TensorInfo& info) {
-  return fmt::format("{} {}  {}", DTypeText(info.dtype), ShapeText(info.shape),
-                     HumanBytes(info.raw_bytes));
+  return Format("{} {}  {}", DTypeText(info.dtype), ShapeText(info.shape),
+                HumanBytes(info.raw_bytes));
 }
 
 std::string ObjectText(const ObjectInfo& object) {
-  return fmt::format("{}  {}", Printable(object.media_type), HumanBytes(object.raw_bytes));
+  return Format("{}  {}", Printable(object.media_type), HumanBytes(object.raw_bytes));
 }
 
 std::string AliasText(const File& file, const AliasInfo& alias) {
@@ -34,22 +34,22 @@ std::string AliasText(const File& file, const AliasInfo& alias) {
 
 // A key as it would be written in code, so that "0" and 0 differ; plain text stays plain.
 std::string KeyText(const Key& key, size_t position) {
-  if (key.kind() == Key::Kind::kNone) return fmt::format("[{}]", position);
-  if (key.kind() == Key::Kind::kInt) return fmt::format("{}", key.integer());
+  if (key.kind() == Key::Kind::kNone) return Format("[{}]", position);
+  if (key.kind() == Key::Kind::kInt) return Format("{}", key.integer());
   const std::string_view text = key.text();
   const bool quote = text.empty() || text.find_first_of(" :\"'") != std::string_view::npos ||
                      text.find_first_not_of("-0123456789") == std::string_view::npos;
-  return quote ? fmt::format("\"{}\"", Printable(text)) : Printable(text);
+  return quote ? Format("\"{}\"", Printable(text)) : Printable(text);
 }
 
 std::string NodeText(const File& file, const Node& node) {
   switch (node.kind()) {
     case NodeKind::kDict:
-      return fmt::format("dict of {}", node.size());
+      return Format("dict of {}", node.size());
     case NodeKind::kList:
-      return fmt::format("list of {}", node.size());
+      return Format("list of {}", node.size());
     case NodeKind::kTuple:
-      return fmt::format("tuple of {}", node.size());
+      return Format("tuple of {}", node.size());
     case NodeKind::kTensor:
       return TensorText(file.tensor(node.ordinal()));
     case NodeKind::kAlias:
@@ -72,7 +72,7 @@ class TreePrinter {
     for (const Node& child : parent) {
       const bool last = position + 1 == parent.size();
       std::string text = KeyText(child.key(), position) + ": " + NodeText(file_, child);
-      if (!child.tag().empty()) text += fmt::format(" ({})", Printable(child.tag()));
+      if (!child.tag().empty()) text += Format(" ({})", Printable(child.tag()));
       if (!Line(text, last)) return;
       prefix_ += last ? glyphs_.space : glyphs_.pass;
       if (child.is_container()) Children(child);

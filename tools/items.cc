@@ -1,13 +1,11 @@
 #include "tools/items.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "tools/console.h"
+#include "tools/format.h"
 #include "tools/json.h"
 #include "tools/table.h"
 #include "tools/text.h"
@@ -32,7 +30,7 @@ std::vector<TensorRow> ByName(const File& file) {
 }
 
 std::string NumberedIfUnknown(std::string_view name, unsigned number) {
-  return name == "unknown" ? fmt::format("unknown({})", number) : std::string(name);
+  return name == "unknown" ? Format("unknown({})", number) : std::string(name);
 }
 
 uint64_t ValuesBelow(const Node& node) {
@@ -163,7 +161,7 @@ Totals TotalsOf(const File& file, const std::vector<TensorRow>& rows) {
 }
 
 std::string HexDigest(const Hash128& digest) {
-  return fmt::format("{:016x}{:016x}", digest.high, digest.low);
+  return Format("{:016x}{:016x}", digest.high, digest.low);
 }
 
 std::string DTypeText(const DTypeInfo& dtype) {
@@ -175,14 +173,16 @@ std::string EncodingText(Encoding encoding) {
 }
 
 std::string ShapeText(std::span<const int64_t> shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
+  std::string text;
+  for (const int64_t size : shape) text += (text.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + text + "]";
 }
 
 std::string StoredText(Encoding encoding, uint64_t raw_bytes, uint64_t stored_bytes) {
   if (encoding == Encoding::kRaw) return {};
   if (raw_bytes == 0) return EncodingText(encoding);
   const double percent = 100 * static_cast<double>(stored_bytes) / static_cast<double>(raw_bytes);
-  return fmt::format("{} {:.{}f}%", EncodingText(encoding), percent, percent < 9.95 ? 1 : 0);
+  return Format("{} {:.{}f}%", EncodingText(encoding), percent, percent < 9.95 ? 1 : 0);
 }
 
 }  // namespace dsckpt::tools

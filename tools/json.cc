@@ -1,11 +1,10 @@
 #include "tools/json.h"
 
-#include <fmt/format.h>
-
 #include <iterator>
 #include <span>
 
 #include "tools/console.h"
+#include "tools/format.h"
 #include "tools/text.h"
 
 namespace dsckpt::tools {
@@ -31,7 +30,7 @@ void AppendEscaped(std::string& out, const CodePoint& point, std::string_view ra
     default:
       // Unsafe characters all lie in the basic plane: one escape each.
       if (IsUnsafe(point.value)) {
-        fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<uint32_t>(point.value));
+        FormatTo(out, "\\u{:04x}", static_cast<uint32_t>(point.value));
       } else {
         out += raw;
       }
@@ -49,7 +48,7 @@ std::string JsonQuoted(std::string_view text) {
     if (point.valid) {
       AppendEscaped(out, point, text.substr(0, point.bytes));
     } else {
-      fmt::format_to(std::back_inserter(out), "\\\\x{:02x}", static_cast<unsigned char>(text[0]));
+      FormatTo(out, "\\\\x{:02x}", static_cast<unsigned char>(text[0]));
     }
     text.remove_prefix(point.bytes);
   }
@@ -58,7 +57,7 @@ std::string JsonQuoted(std::string_view text) {
 }
 
 std::string DoubleText(double number) {
-  std::string text = fmt::format("{}", number);
+  std::string text = Format("{}", number);
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
 }
@@ -117,8 +116,8 @@ void JsonWriter::String(std::string_view text) {
 }
 
 void JsonWriter::Sentence(std::string_view text) { Scalar(JsonQuoted(text)); }
-void JsonWriter::Int(int64_t number) { Scalar(fmt::format_int(number).c_str()); }
-void JsonWriter::Uint(uint64_t number) { Scalar(fmt::format_int(number).c_str()); }
+void JsonWriter::Int(int64_t number) { Scalar(std::to_string(number)); }
+void JsonWriter::Uint(uint64_t number) { Scalar(std::to_string(number)); }
 void JsonWriter::Double(double number) { Scalar(DoubleText(number)); }
 void JsonWriter::Bool(bool value) { Scalar(value ? "true" : "false"); }
 void JsonWriter::Null() { Scalar("null"); }

@@ -1,13 +1,12 @@
 // dsckpt ls: the checkpoints of a run.
 
-#include <fmt/format.h>
-
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "dsckpt/checkpoint.h"
 #include "tools/commands.h"
+#include "tools/format.h"
 #include "tools/inspect.h"
 #include "tools/json.h"
 #include "tools/operand.h"
@@ -110,19 +109,19 @@ int ListRun(Console& console, const std::string& path) {
     ListText(console, *run);
   }
   if (run->latest_name() && !LatestStands(*run)) {
-    console.Note(fmt::format("'latest' names {}, which is no complete checkpoint here",
-                             Printable(*run->latest_name())));
+    console.Note(Format("'latest' names {}, which is no complete checkpoint here",
+                        Printable(*run->latest_name())));
   }
   if (!run->checkpoints().empty()) return kExitOk;
   console.Note(path + ": no complete checkpoint");
   return kExitNo;
 }
 
-Command AddList(CLI::App& root) {
+Command AddList(Program& program) {
   auto path = std::make_shared<std::string>();
-  CLI::App* app = root.add_subcommand("ls", "List the checkpoints of a run");
-  app->add_option("RUN", *path, "The run's directory")->required()->option_text(" ");
-  app->footer(
+  CommandLine line = program.AddCommand("ls", "List the checkpoints of a run");
+  line.Add("RUN", *path, "The run's directory").Required().Placeholder(" ");
+  line.Footer(
       "Examples:\n"
       "  dsckpt ls run\n"
       "  dsckpt ls run --json | jq -r '.checkpoints[-1].name'\n"
@@ -131,7 +130,7 @@ Command AddList(CLI::App& root) {
       "knows last; then what else lies there and why it does not count. The run goes on from\n"
       "'latest'; 'abandoned': saved before the run was set back to an earlier one.\n"
       "Exit code: 0 there are some; 1 there is none; 2 could not look.");
-  return {app, [path](Console& console) {
+  return {line, [path](Console& console) {
             const auto operand = ToOperand(*path);
             if (operand.ok() && operand->kind == OperandKind::kRun) return ListRun(console, *path);
             if (operand.ok() && !IsDirectory(*path)) return ListRun(console, *path);

@@ -32,29 +32,19 @@ void OccupyStandardDescriptors() {
   }
 }
 
-void AddCommonOptions(CLI::App& app, CommonOptions& options) {
-  app.add_flag("--json", options.json, "Print the result as one JSON document");
-  app.add_option("--color", options.color, "auto (default), always or never; NO_COLOR counts")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->option_text("WHEN");
+void AddCommonOptions(CommandLine line, CommonOptions& options) {
+  line.AddFlag("--json", options.json, "Print the result as one JSON document");
+  line.Add("--color", options.color, "auto (default), always or never; NO_COLOR counts")
+      .OneOf({"auto", "always", "never"})
+      .Placeholder("WHEN");
 }
 
-// CLI11 prints nothing by itself: help goes to standard output, mistakes to standard error.
-int ReportParse(Console& console, const CLI::App& root, const CLI::ParseError& error, bool json) {
-  const auto chosen = root.get_subcommands();
-  const std::string command = chosen.empty() ? "dsckpt" : "dsckpt " + chosen.back()->get_name();
-  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
-    const bool version = dynamic_cast<const CLI::CallForVersion*>(&error) != nullptr;
-    console.Write(version ? std::string(error.what()) + "\n" : root.help());
-    return console.Finish(kExitOk);
-  }
+/// `mistake`: what is wrong with the command line.
+int FailUsage(Console& console, const std::string& mistake, bool json) {
   CommonOptions options;
   options.json = json;
   console.Configure(options);
-  const std::string what =
-      chosen.empty() ? error.what() : chosen.back()->get_name() + ": " + error.what();
-  const Status status(StatusCode::kInvalidArgument, what + " (see " + command + " --help)");
-  return console.Finish(console.Fail(status));
+  return console.Finish(console.Fail(Status(StatusCode::kInvalidArgument, mistake)));
 }
 
 /// Changes of one letter, or of two neighbours, that lead from one word to the other.
@@ -77,30 +67,28 @@ size_t Distance(std::string_view a, std::string_view b) {
 }
 
 /// For a first word that is no command.
-Status UnknownCommand(const std::string& word, const std::vector<Command>& commands) {
+std::string UnknownCommand(const std::string& word, const std::vector<Command>& commands) {
   std::string nearest;
   size_t distance = 3;  // More is another word.
   for (const Command& command : commands) {
-    const size_t found = Distance(word, command.app->get_name());
+    const size_t found = Distance(word, command.line.name());
     if (found >= distance) continue;
     distance = found;
-    nearest = command.app->get_name();
+    nearest = command.line.name();
   }
-  return Status(StatusCode::kInvalidArgument,
-                "there is no command '" + Printable(word) + "'" +
-                    (nearest.empty() ? "" : ": did you mean " + nearest + "?") +
-                    " (see dsckpt --help)");
+  return "there is no command '" + Printable(word) + "'" +
+         (nearest.empty() ? "" : ": did you mean " + nearest + "?") + " (see dsckpt --help)";
 }
 
 /// `help`, `help COMMAND` and `version` as people type them; words that are no command. Nothing:
 /// parse as usual.
-std::optional<int> AnswerWord(Console& console, const CLI::App& root,
+std::optional<int> AnswerWord(Console& console, const Program& program,
                               const std::vector<Command>& commands,
                               const std::vector<std::string>& words, bool json) {
   if (words.empty() || words[0].empty() || words[0].starts_with('-')) return std::nullopt;
   const auto find = [&](const std::string& word) {
     return std::find_if(commands.begin(), commands.end(),
-                        [&](const Command& c) { return c.app->get_name() == word; });
+                        [&](const Command& c) { return c.line.name() == word; });
   };
   if (find(words[0]) != commands.end()) return std::nullopt;
   if (words[0] == "version") {
@@ -109,51 +97,42 @@ std::optional<int> AnswerWord(Console& console, const CLI::App& root,
   }
   const bool help = words[0] == "help";
   if (help && words.size() == 1) {
-    console.Write(root.help());
+    console.Write(program.Help());
     return console.Finish(kExitOk);
   }
   const std::string& word = words[help ? 1 : 0];
   if (const auto command = find(word); command != commands.end()) {
-    console.Write(command->app->help("dsckpt"));
+    console.Write(command->line.Help());
     return console.Finish(kExitOk);
   }
-  CommonOptions options;
-  options.json = json;
-  console.Configure(options);
-  return console.Finish(console.Fail(UnknownCommand(word, commands)));
+  return FailUsage(console, UnknownCommand(word, commands), json);
 }
 
 int Main(int argc, char** argv) {
-  CLI::App root("Save, check and read checkpoints of training jobs.", "dsckpt");
-  root.set_version_flag("-V,--version", std::string("dsckpt ") + VersionString(),
-                        "Print the version and exit");
-  root.require_subcommand(1);
-  root.get_formatter()->column_width(24);
-  root.get_formatter()->label("REQUIRED", "");
-  root.get_formatter()->label("SUBCOMMAND", "COMMAND");
-  root.get_formatter()->label("Subcommands", "Commands");
-  root.footer(
+  Program program(
+      "dsckpt", VersionString(), "Save, check and read checkpoints of training jobs.",
       "Exit codes: 0 yes or done; 1 the answer is no (corrupt, truncated); 2 could not\n"
       "do it (usage, I/O, not a checkpoint). Each command explains itself, for example:\n"
       "  dsckpt inspect --help");
   CommonOptions options;
-  const std::vector<Command> commands = {AddInspect(root), AddVerify(root), AddImport(root),
-                                         AddExport(root),  AddMerge(root),  AddConvert(root),
-                                         AddList(root),    AddHash(root)};
-  for (const Command& command : commands) AddCommonOptions(*command.app, options);
+  const std::vector<Command> commands = {
+      AddInspect(program), AddVerify(program),  AddImport(program), AddExport(program),
+      AddMerge(program),   AddConvert(program), AddList(program),   AddHash(program)};
+  for (const Command& command : commands) AddCommonOptions(command.line, options);
 
   Console console;
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   const bool json = std::find(words.begin(), words.end(), "--json") != words.end();
-  if (const auto code = AnswerWord(console, root, commands, words, json)) return *code;
-  try {
-    root.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return ReportParse(console, root, error, json);
+  if (const auto code = AnswerWord(console, program, commands, words, json)) return *code;
+  const Program::Parsed parsed = program.Parse(argc, argv);
+  if (!parsed.mistake.empty()) return FailUsage(console, parsed.mistake, json);
+  if (!parsed.run) {
+    console.Write(parsed.answer);
+    return console.Finish(kExitOk);
   }
   console.Configure(options);
   const auto chosen = std::find_if(commands.begin(), commands.end(),
-                                   [](const Command& command) { return command.app->parsed(); });
+                                   [](const Command& command) { return command.line.chosen(); });
   try {
     return console.Finish(chosen->run(console));
   } catch (const std::bad_alloc&) {

@@ -1,7 +1,5 @@
 // dsckpt merge: the shards of a checkpoint become one file, or another number of files.
 
-#include <fmt/format.h>
-
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -16,6 +14,7 @@
 #include "dsckpt/checkpoint.h"
 #include "tools/commands.h"
 #include "tools/conversions.h"
+#include "tools/format.h"
 #include "tools/interrupt.h"
 #include "tools/items.h"
 #include "tools/json.h"
@@ -168,17 +167,17 @@ void NoteLeftOut(Console& console, const Merging& merging) {
                  rest);
   }
   if (merging.plan.dropped_ties() != 0) {
-    console.Note(fmt::format("left out: {} for tensors that were renamed",
-                             Count(merging.plan.dropped_ties(), "recorded second name")));
+    console.Note(Format("left out: {} for tensors that were renamed",
+                        Count(merging.plan.dropped_ties(), "recorded second name")));
   }
   if (!merging.options.target.safetensors) {
     for (const std::string& name : DifferingAttributes(merging.checkpoint())) {
-      console.Note(fmt::format("the shards differ in the attribute '{}': the first one's is kept",
-                               Printable(name)));
+      console.Note(Format("the shards differ in the attribute '{}': the first one's is kept",
+                          Printable(name)));
     }
   }
   if (merging.overflows != 0) {
-    console.Note(fmt::format(
+    console.Note(Format(
         "{} too large for {} and became infinite",
         merging.overflows == 1 ? "1 element was" : Grouped(merging.overflows) + " elements were",
         FindDType(*merging.plan.choice().dtype)->name));
@@ -204,10 +203,9 @@ Status CheckStrict(const Merging& merging) {
   const uint64_t objects = merging.left_out_objects(),
                  attributes = merging.metadata.left_out_attributes();
   if (objects == 0 && attributes == 0) return {};
-  return Status(
-             StatusCode::kUnsupported,
-             fmt::format("{}: safetensors cannot hold its {} and {}", merging.checkpoint().path(),
-                         Count(objects, "object"), Count(attributes, "attribute")))
+  return Status(StatusCode::kUnsupported,
+                Format("{}: safetensors cannot hold its {} and {}", merging.checkpoint().path(),
+                       Count(objects, "object"), Count(attributes, "attribute")))
       .WithPath(merging.checkpoint().path());
 }
 
@@ -257,35 +255,34 @@ int Merge(Console& console, const MergeOptions& options) {
   return kExitOk;
 }
 
-Command AddMerge(CLI::App& root) {
+Command AddMerge(Program& program) {
   auto options = std::make_shared<MergeOptions>();
   auto format = std::make_shared<std::string>("dsckpt");
-  CLI::App* app =
-      root.add_subcommand("merge", "Make one file, or other shards, of a sharded checkpoint");
-  app->add_option("INPUT", options->inputs,
-                  "A checkpoint, run or model directory, an .index.json, or shards in rank order")
-      ->required()
-      ->option_text("...");
-  app->add_option("-o,--output", options->target.path, "What to write (required)")
-      ->required()
-      ->option_text("OUT");
-  auto* const size = app->add_option("--max-shard-size", options->spread.max_shard_bytes,
-                                     "Write a directory of files up to this size (5GB, 512MiB)")
-                         ->transform(CLI::AsSizeValue(false))
-                         ->option_text("SIZE");
-  app->add_option("--shards", options->spread.shards, "Write a directory of about this many files")
-      ->check(CLI::Range(1, 100000))
-      ->excludes(size)
-      ->option_text("M");
-  app->add_option("--format", *format,
-                  "dsckpt (default), or safetensors, as Hugging Face tools load it")
-      ->check(CLI::IsMember({"dsckpt", "safetensors"}))
-      ->option_text("NAME");
-  AddSelectionOptions(*app, options->selection);
-  app->add_flag("--no-verify", options->no_verify, "Do not check the inputs' checksums");
-  app->add_flag("--dry-run", options->dry_run, "Check and show what would be written");
-  app->add_flag("--force", options->target.force, "Replace OUT if it exists");
-  app->footer(
+  CommandLine line =
+      program.AddCommand("merge", "Make one file, or other shards, of a sharded checkpoint");
+  line.Add("INPUT", options->inputs,
+           "A checkpoint, run or model directory, an .index.json, or shards in rank order")
+      .Required()
+      .Placeholder("...");
+  line.Add("-o,--output", options->target.path, "What to write (required)")
+      .Required()
+      .Placeholder("OUT");
+  const Argument size = line.Add("--max-shard-size", options->spread.max_shard_bytes,
+                                 "Write a directory of files up to this size (5GB, 512MiB)")
+                            .Size()
+                            .Placeholder("SIZE");
+  line.Add("--shards", options->spread.shards, "Write a directory of about this many files")
+      .Within(1, 100000)
+      .Excludes(size)
+      .Placeholder("M");
+  line.Add("--format", *format, "dsckpt (default), or safetensors, as Hugging Face tools load it")
+      .OneOf({"dsckpt", "safetensors"})
+      .Placeholder("NAME");
+  AddSelectionOptions(line, options->selection);
+  line.AddFlag("--no-verify", options->no_verify, "Do not check the inputs' checksums");
+  line.AddFlag("--dry-run", options->dry_run, "Check and show what would be written");
+  line.AddFlag("--force", options->target.force, "Replace OUT if it exists");
+  line.Footer(
       "Examples:\n"
       "  dsckpt merge run/step-0000001200 -o model.dsckpt\n"
       "  dsckpt merge run/step-0000001200 -o model --max-shard-size 5GB --format safetensors\n"
@@ -304,7 +301,7 @@ Command AddMerge(CLI::App& root) {
       "Of a run its latest checkpoint is taken.\n"
       "Exit code: 0 done; 1 the checkpoint is incomplete or its copies differ; 2 could\n"
       "not do it.");
-  return {app, [options, format](Console& console) {
+  return {line, [options, format](Console& console) {
             options->target.safetensors = *format == "safetensors";
             options->target.directory =
                 options->spread.max_shard_bytes != 0 || options->spread.shards != 0;

@@ -1,7 +1,6 @@
 #include "tools/merge_output.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include "dsckpt/checkpoint_writer.h"
 #include "dsckpt/output_directory.h"
 #include "dsckpt/run_layout.h"
+#include "tools/format.h"
 #include "tools/interrupt.h"
 #include "tools/json.h"
 #include "tools/model_index.h"
@@ -66,7 +66,7 @@ Status Sync(const fs::path& path) {
 
 std::string Name(const MergePlan& plan, const MergeTarget& target, size_t file) {
   return target.safetensors
-             ? fmt::format("model-{:05}-of-{:05}.safetensors", file + 1, plan.file_count())
+             ? Format("model-{:05}-of-{:05}.safetensors", file + 1, plan.file_count())
              : DefaultShardName(static_cast<int>(file));
 }
 
@@ -134,16 +134,16 @@ Status WriteCheckpoint(Console& console, const MergeInput& input, const MergeTar
 
 Status WriteHuggingFaceIndex(const MergeInput& input, const MergeTarget& target,
                              const fs::path& path) {
-  std::string text = fmt::format("{{\n  \"metadata\": {{\n    \"total_size\": {}\n  }},\n",
-                                 input.plan.total_bytes());
+  std::string text =
+      Format("{{\n  \"metadata\": {{\n    \"total_size\": {}\n  }},\n", input.plan.total_bytes());
   text += "  \"weight_map\": {";
   bool first = true;
   for (size_t file = 0; file < input.plan.file_count(); ++file) {
     for (uint32_t i = 0; i < input.checkpoint.tensor_count(); ++i) {
       // Of tied names a safetensors file holds the smallest; the others are in its metadata.
       if (!input.plan.chosen(file)[i] || input.plan.owner(i) != i) continue;
-      text += fmt::format("{}\n    {}: {}", first ? "" : ",", JsonQuoted(input.plan.name(i)),
-                          JsonQuoted(Name(input.plan, target, file)));
+      text += Format("{}\n    {}: {}", first ? "" : ",", JsonQuoted(input.plan.name(i)),
+                     JsonQuoted(Name(input.plan, target, file)));
       first = false;
     }
   }

@@ -1,12 +1,11 @@
 #include "tools/metadata.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 #include <variant>
 
 #include "tools/console.h"
+#include "tools/format.h"
 #include "tools/json.h"
 #include "tools/text.h"
 #include "tools/value.h"
@@ -110,16 +109,16 @@ void Metadata::Report(Console& console) const {
     console.Note("left out: metadata that cannot be read: " + Sentence(why));
   }
   for (const Conflict& conflict : conflicts()) {
-    std::string text = fmt::format("the inputs differ in the metadata '{}', which is left out: ",
-                                   Printable(conflict.key));
+    std::string text = Format("the inputs differ in the metadata '{}', which is left out: ",
+                              Printable(conflict.key));
     const size_t shown = std::min(conflict.values.size(), kShownValues);
     for (size_t i = 0; i < shown; ++i) {
       const Said& said = conflict.values[i];
-      text += fmt::format("{}\"{}\" in {}", i == 0 ? "" : ", ",
-                          FitWidth(Printable(said.value), 100), said.file);
+      text += Format("{}\"{}\" in {}", i == 0 ? "" : ", ", FitWidth(Printable(said.value), 100),
+                     said.file);
     }
     if (shown < conflict.values.size()) {
-      text += fmt::format(" and {} more", conflict.values.size() - shown);
+      text += Format(" and {} more", conflict.values.size() - shown);
     }
     console.Note(text);
   }

@@ -1,7 +1,5 @@
 #include "tools/model_index.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
@@ -13,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/format.h"
 #include "tools/survey.h"
 #include "tools/text.h"
 
@@ -38,9 +37,9 @@ Status CheckFileName(const std::string& path, const std::string& name) {
   const bool bare = !name.empty() && name != "." && name != ".." &&
                     name.find_first_of(std::string_view("/\0", 2)) == std::string::npos;
   if (bare) return {};
-  return Status(StatusCode::kCorrupt, fmt::format("{} names the file '{}', which is no file beside "
-                                                  "it: names must be bare",
-                                                  path, Printable(name)))
+  return Status(StatusCode::kCorrupt, Format("{} names the file '{}', which is no file beside "
+                                             "it: names must be bare",
+                                             path, Printable(name)))
       .WithPath(path);
 }
 
@@ -105,8 +104,8 @@ Result<std::string> FindModel(const std::string& directory) {
     const bool whole = names.count(file) != 0, parts = names.count(index) != 0;
     if (whole && parts) {
       return Status(StatusCode::kInvalidArgument,
-                    fmt::format("{} holds both {} and {}: name the one that is meant", directory,
-                                file, index))
+                    Format("{} holds both {} and {}: name the one that is meant", directory, file,
+                           index))
           .WithPath(directory);
     }
     if (whole || parts) return path(whole ? file : index);
@@ -115,8 +114,8 @@ Result<std::string> FindModel(const std::string& directory) {
     if (part != names.end() && part->starts_with(std::string(base) + "-0") &&
         part->find("-of-") != std::string::npos && part->ends_with(".safetensors")) {
       return Status(StatusCode::kIncomplete,
-                    fmt::format("{} holds {}, but not the index {} of all its files", directory,
-                                *part, index))
+                    Format("{} holds {}, but not the index {} of all its files", directory, *part,
+                           index))
           .WithPath(directory);
     }
   }
@@ -126,8 +125,8 @@ Result<std::string> FindModel(const std::string& directory) {
   }
   if (others.size() > 1) {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("{} holds both {} and {}: name the one that is meant", directory,
-                              others[0], others[1]))
+                  Format("{} holds both {} and {}: name the one that is meant", directory,
+                         others[0], others[1]))
         .WithPath(directory);
   }
   return others.empty() ? std::string() : path(others[0]);
@@ -143,16 +142,16 @@ Result<Model> OpenModelIndex(const std::string& path) {
   files.erase(std::unique(files.begin(), files.end()), files.end());
   auto checkpoint = Checkpoint::OpenShards(files, kAtOnce);
   if (checkpoint.status().code() == StatusCode::kNotFound) {
-    return Status(StatusCode::kIncomplete, fmt::format("a file that {} names is missing: {}", path,
-                                                       checkpoint.status().message()))
+    return Status(StatusCode::kIncomplete, Format("a file that {} names is missing: {}", path,
+                                                  checkpoint.status().message()))
         .WithPath(checkpoint.status().path());
   }
   if (!checkpoint.ok()) return checkpoint.status();
   for (const auto& [tensor, file] : map) {
     if (IsStoredIn(*checkpoint, tensor, (directory / file).string())) continue;
     return Status(StatusCode::kIncomplete,
-                  fmt::format("{} says that '{}' is in {}, which lacks it", path,
-                              FitWidth(Printable(tensor), 200), Printable(file)))
+                  Format("{} says that '{}' is in {}, which lacks it", path,
+                         FitWidth(Printable(tensor), 200), Printable(file)))
         .WithPath(path);
   }
   return Model{std::move(checkpoint).value(), std::move(index.members)};

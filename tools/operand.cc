@@ -1,13 +1,12 @@
 #include "tools/operand.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
 #include <utility>
 
 #include "tools/console.h"
+#include "tools/format.h"
 #include "tools/model_index.h"
 #include "tools/survey.h"
 
@@ -19,9 +18,9 @@ namespace fs = std::filesystem;
 
 Status NeedsPython(const std::string& path, std::string_view what) {
   return Status(StatusCode::kUnsupported,
-                fmt::format("{} {}, which takes Python to read: dsckpt.convert.convert() converts "
-                            "it, and so does `dsckpt convert` of the Python package",
-                            path, what))
+                Format("{} {}, which takes Python to read: dsckpt.convert.convert() converts "
+                       "it, and so does `dsckpt convert` of the Python package",
+                       path, what))
       .WithPath(path);
 }
 
@@ -70,7 +69,7 @@ Result<Inputs> Open(Console& console, const Operand& operand) {
   }
   DSCKPT_ASSIGN_OR_RETURN(Checkpoint latest, run.Latest(kAtOnce));
   console.Note(
-      fmt::format("{} is a run: this is its latest checkpoint, {}", operand.path, latest.path()));
+      Format("{} is a run: this is its latest checkpoint, {}", operand.path, latest.path()));
   return Inputs{std::move(latest), {}, {}};
 }
 
@@ -112,9 +111,9 @@ Result<Inputs> OpenInputs(Console& console, const std::vector<std::string>& path
     for (const Operand& operand : operands) {
       if (operand.kind != OperandKind::kFile) {
         return Status(StatusCode::kInvalidArgument,
-                      fmt::format("{} is no file: several inputs have to be the files of one "
-                                  "checkpoint, and a directory or an index stands alone",
-                                  operand.path))
+                      Format("{} is no file: several inputs have to be the files of one "
+                             "checkpoint, and a directory or an index stands alone",
+                             operand.path))
             .WithPath(operand.path);
       }
       files.push_back(operand.path);

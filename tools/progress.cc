@@ -1,12 +1,12 @@
 #include "tools/progress.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <string_view>
 
 #include "tools/console.h"
+#include "tools/format.h"
 #include "tools/text.h"
 
 namespace dsckpt::tools {
@@ -48,17 +48,16 @@ void ProgressBar::Update(uint64_t done, uint64_t total) {
   const double part =
       total == 0 ? 0 : std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
   const auto rate = static_cast<uint64_t>(static_cast<double>(done) / seconds);
-  std::string tail = fmt::format(" {:3.0f}%  {} of {}  {}/s", part * 100, HumanBytes(done),
-                                 HumanBytes(total), HumanBytes(rate));
-  if (part > 0.02) tail += fmt::format("  {:.0f} s left", seconds / part - seconds);
+  std::string tail = Format(" {:3.0f}%  {} of {}  {}/s", part * 100, HumanBytes(done),
+                            HumanBytes(total), HumanBytes(rate));
+  if (part > 0.02) tail += Format("  {:.0f} s left", seconds / part - seconds);
   const size_t used = tail.size() + 2;
   const size_t room = width_ > used ? width_ - used : 0;
   const size_t bar = std::min(kWidestBar, room / 2);
   if (bar < kNarrowestBar) {
-    Draw(fmt::format("\r\033[K{}", FitWidth(tail, width_ > 1 ? width_ - 1 : 1)));
+    Draw(Format("\r\033[K{}", FitWidth(tail, width_ > 1 ? width_ - 1 : 1)));
   } else {
-    Draw(
-        fmt::format("\r\033[K{} {}{}", FitWidth(label_, room - bar), Bar(bar, part, ascii_), tail));
+    Draw(Format("\r\033[K{} {}{}", FitWidth(label_, room - bar), Bar(bar, part, ascii_), tail));
   }
   drawn_ = true;
 }

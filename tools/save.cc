@@ -1,7 +1,6 @@
 #include "tools/save.h"
 
 #include <errno.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "tools/console.h"
+#include "tools/format.h"
 #include "tools/interrupt.h"
 #include "tools/progress.h"
 #include "tools/text.h"
@@ -80,12 +80,12 @@ class BackgroundSave {
 
 }  // namespace
 
-void AddOutputOptions(CLI::App& app, OutputOptions& options, const char* input_help) {
-  app.add_option("FILE", options.input, input_help)->required()->option_text(" ");
-  app.add_option("-o,--output", options.output, "The file to write (required)")
-      ->required()
-      ->option_text("OUT");
-  app.add_flag("--force", options.force, "Replace OUT if it exists");
+void AddOutputOptions(CommandLine& line, OutputOptions& options, const char* input_help) {
+  line.Add("FILE", options.input, input_help).Required().Placeholder(" ");
+  line.Add("-o,--output", options.output, "The file to write (required)")
+      .Required()
+      .Placeholder("OUT");
+  line.AddFlag("--force", options.force, "Replace OUT if it exists");
 }
 
 Status CheckOutput(const OutputOptions& options) {
@@ -98,9 +98,9 @@ Status CheckOutput(const OutputOptions& options) {
   if (stat(options.input.c_str(), &input) == 0 && input.st_dev == output.st_dev &&
       input.st_ino == output.st_ino) {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("{} is the input {} itself: an input is never overwritten; name "
-                              "another output",
-                              options.output, options.input))
+                  Format("{} is the input {} itself: an input is never overwritten; name "
+                         "another output",
+                         options.output, options.input))
         .WithPath(options.output);
   }
   if (!S_ISREG(output.st_mode)) {
@@ -145,7 +145,7 @@ int FailOutput(Console& console, const OutputOptions& options, const Status& sta
   if (status.code() != StatusCode::kDurabilityUnknown) {
     struct stat output {};
     const bool exists = stat(options.output.c_str(), &output) == 0;
-    console.Note(fmt::format("{} {}", options.output, exists ? "is as it was" : "was not written"));
+    console.Note(Format("{} {}", options.output, exists ? "is as it was" : "was not written"));
   }
   const int signal = InterruptGuard::signal();
   return status.code() == StatusCode::kCancelled && signal != 0 ? 128 + signal : code;

@@ -1,13 +1,13 @@
 #ifndef DSCKPT_TOOLS_SAVE_H_
 #define DSCKPT_TOOLS_SAVE_H_
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 
 #include "dsckpt/engine.h"
 #include "dsckpt/provider.h"
 #include "dsckpt/status.h"
+#include "tools/command_line.h"
 
 // What commands with an output file have in common.
 
@@ -22,7 +22,7 @@ struct OutputOptions {
 };
 
 /// FILE, -o and --force.
-void AddOutputOptions(CLI::App& app, OutputOptions& options, const char* input_help);
+void AddOutputOptions(CommandLine& line, OutputOptions& options, const char* input_help);
 
 /// Refuses an output that is the input under any name (also with --force), that is no regular file,
 /// or that exists without --force. Call before anything expensive.

@@ -1,7 +1,5 @@
 #include "tools/selection.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <regex>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "dsckpt/limits.h"
+#include "tools/format.h"
 #include "tools/glob.h"
 #include "tools/text.h"
 
@@ -22,16 +21,14 @@ Status Invalid(std::string message) {
   return Status(StatusCode::kInvalidArgument, std::move(message));
 }
 
-std::string Quoted(std::string_view name) {
-  return fmt::format("'{}'", FitWidth(Printable(name), 200));
-}
+std::string Quoted(std::string_view name) { return Format("'{}'", FitWidth(Printable(name), 200)); }
 
 /// s/RE/NEW/ or s/RE/NEW/g, with any character in the place of the slash.
 class Rename {
  public:
   static Result<Rename> Parse(const std::string& text) {
     const auto wrong = [&](const std::string& why) {
-      return Invalid(fmt::format("--rename takes s/RE/NEW/, not {}: {}", Quoted(text), why));
+      return Invalid(Format("--rename takes s/RE/NEW/, not {}: {}", Quoted(text), why));
     };
     if (text.size() < 2 || text[0] != 's') return wrong("it does not begin with s/");
     std::vector<std::string> parts(1);
@@ -68,7 +65,7 @@ class Rename {
     try {
       return std::regex_replace(name, expression_, with_, first);
     } catch (const std::regex_error& error) {
-      return Invalid(fmt::format("--rename {}: {}: {}", text_, Quoted(name), error.what()));
+      return Invalid(Format("--rename {}: {}: {}", text_, Quoted(name), error.what()));
     }
   }
   const std::string& text() const { return text_; }
@@ -81,7 +78,7 @@ class Rename {
       if (sed[i] == '\\' && i + 1 < sed.size()) {
         ++i;
         const bool group = sed[i] >= '0' && sed[i] <= '9';
-        out += group ? fmt::format("${:02}", sed[i] - '0') : std::string(1, sed[i]);
+        out += group ? Format("${:02}", sed[i] - '0') : std::string(1, sed[i]);
       } else if (sed[i] == '&') {
         out += "$&";
       } else if (sed[i] == '$') {
@@ -107,9 +104,9 @@ Status CheckPatterns(const char* option, const std::vector<std::string>& pattern
     });
     if (!met) {
       return Invalid(
-          fmt::format("{} {}: no tensor has such a name, which a pattern covers as a "
-                      "whole ('dsckpt inspect' lists them)",
-                      option, pattern));
+          Format("{} {}: no tensor has such a name, which a pattern covers as a "
+                 "whole ('dsckpt inspect' lists them)",
+                 option, pattern));
     }
   }
   return {};
@@ -137,7 +134,7 @@ Status Strip(const std::string& prefix, bool paths, Names& names) {
     met = true;
   }
   return met ? Status()
-             : Invalid(fmt::format("--strip-prefix {}: no name that is taken begins so", prefix));
+             : Invalid(Format("--strip-prefix {}: no name that is taken begins so", prefix));
 }
 
 Status Replace(const std::string& option, Names& names) {
@@ -149,7 +146,7 @@ Status Replace(const std::string& option, Names& names) {
     met = met || renamed != *name;
     *name = std::move(renamed);
   }
-  return met ? Status() : Invalid(fmt::format("--rename {}: it changes no name", rename.text()));
+  return met ? Status() : Invalid(Format("--rename {}: it changes no name", rename.text()));
 }
 
 Status CheckNames(const std::vector<std::string_view>& before, const Names& after) {
@@ -158,13 +155,13 @@ Status CheckNames(const std::vector<std::string_view>& before, const Names& afte
     if (!after[i]) continue;
     const auto [there, added] = seen.emplace(*after[i], i);
     if (!added) {
-      return Invalid(fmt::format("{} and {} would both be called {}", Quoted(before[there->second]),
-                                 Quoted(before[i]), Quoted(*after[i])));
+      return Invalid(Format("{} and {} would both be called {}", Quoted(before[there->second]),
+                            Quoted(before[i]), Quoted(*after[i])));
     }
     const bool reserved = *after[i] == "__metadata__" || *after[i] == "__dsckpt__";
     if (reserved || after[i]->size() > kMaxNameBytes) {
-      return Invalid(fmt::format("{} would be called {}, which no tensor may be", Quoted(before[i]),
-                                 Quoted(*after[i])));
+      return Invalid(Format("{} would be called {}, which no tensor may be", Quoted(before[i]),
+                            Quoted(*after[i])));
     }
   }
   return {};
@@ -178,29 +175,28 @@ const std::map<std::string, DType> kCastNames = {
 
 }  // namespace
 
-void AddSelectionOptions(CLI::App& app, Selection& selection) {
-  app.add_option("--filter", selection.filters, "Only tensors whose names match; repeatable")
-      ->allow_extra_args(false)
-      ->option_text("GLOB");
-  app.add_option("-x,--exclude", selection.excludes, "Not those whose names match; repeatable")
-      ->allow_extra_args(false)
-      ->option_text("GLOB");
-  app.add_option("--strip-prefix", selection.strip_prefix, "Names lose this beginning")
-      ->option_text("P");
-  app.add_option("--rename", selection.renames, "Replace in names, as sed does; repeatable")
-      ->allow_extra_args(false)
-      ->option_text("s/RE/NEW/");
-  app.add_option_function<std::string>(
-         "--dtype",
-         [&selection](const std::string& name) {
-           const auto found = kCastNames.find(CLI::detail::to_lower(name));
-           if (found == kCastNames.end()) {
-             throw CLI::ValidationError("--dtype", name + " is none of BF16, F16, F32, F64");
-           }
-           selection.dtype = found->second;
-         },
-         "Cast floating-point tensors: BF16, F16, F32 or F64, nearest even")
-      ->option_text("NAME");
+void AddSelectionOptions(CommandLine& line, Selection& selection) {
+  line.Add("--filter", selection.filters, "Only tensors whose names match; repeatable")
+      .Repeatable()
+      .Placeholder("GLOB");
+  line.Add("-x,--exclude", selection.excludes, "Not those whose names match; repeatable")
+      .Repeatable()
+      .Placeholder("GLOB");
+  line.Add("--strip-prefix", selection.strip_prefix, "Names lose this beginning").Placeholder("P");
+  line.Add("--rename", selection.renames, "Replace in names, as sed does; repeatable")
+      .Repeatable()
+      .Placeholder("s/RE/NEW/");
+  const auto parse_dtype = [&selection](std::string name) {
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return tolower(c); });
+    const auto found = kCastNames.find(name);
+    if (found == kCastNames.end()) return name + " is none of BF16, F16, F32, F64";
+    selection.dtype = found->second;
+    return std::string();
+  };
+  line.AddParsed("--dtype", parse_dtype,
+                 "Cast floating-point tensors: BF16, F16, F32 or F64, nearest even")
+      .Placeholder("NAME");
 }
 
 bool IsTaken(const std::vector<std::string>& filters, const std::vector<std::string>& excludes,

@@ -1,7 +1,6 @@
 #ifndef DSCKPT_TOOLS_SELECTION_H_
 #define DSCKPT_TOOLS_SELECTION_H_
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,6 +8,7 @@
 
 #include "dsckpt/dtype.h"
 #include "dsckpt/status.h"
+#include "tools/command_line.h"
 
 // Which tensors a conversion takes, what they are called afterwards, and in which dtype.
 
@@ -28,7 +28,7 @@ struct Selection {
 };
 
 /// --filter, --exclude, --strip-prefix, --rename and --dtype.
-void AddSelectionOptions(CLI::App& app, Selection& selection);
+void AddSelectionOptions(CommandLine& line, Selection& selection);
 
 /// A name that patterns of --filter and --exclude take.
 bool IsTaken(const std::vector<std::string>& filters, const std::vector<std::string>& excludes,

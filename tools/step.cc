@@ -1,12 +1,11 @@
 #include "tools/step.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <system_error>
 #include <utility>
 
+#include "tools/format.h"
 #include "tools/text.h"
 
 namespace dsckpt::tools {
@@ -40,12 +39,12 @@ Result<std::vector<GivenAttribute>> ParseAttributes(const std::vector<std::strin
   for (const std::string& text : texts) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {
-      return Invalid(fmt::format("--attribute takes NAME=VALUE, not '{}'", Printable(text)));
+      return Invalid(Format("--attribute takes NAME=VALUE, not '{}'", Printable(text)));
     }
     std::string name = text.substr(0, equals);
     const bool twice = std::any_of(attributes.begin(), attributes.end(),
                                    [&](const auto& given) { return given.name == name; });
-    if (twice) return Invalid(fmt::format("--attribute gives '{}' twice", Printable(name)));
+    if (twice) return Invalid(Format("--attribute gives '{}' twice", Printable(name)));
     attributes.push_back({std::move(name), ParseValue(std::string_view(text).substr(equals + 1))});
   }
   return attributes;

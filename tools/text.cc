@@ -1,12 +1,13 @@
 #include "tools/text.h"
 
-#include <fmt/format.h>
 #include <wchar.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <iterator>
+
+#include "tools/format.h"
 
 namespace dsckpt::tools {
 namespace {
@@ -22,9 +23,9 @@ std::string Escape(std::string_view text, bool double_backslash) {
       if (double_backslash && raw == "\\") out += '\\';
       out += raw;
     } else if (point.valid && point.value >= 0x80) {
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<uint32_t>(point.value));
+      FormatTo(out, "\\u{:04x}", static_cast<uint32_t>(point.value));
     } else {
-      fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(raw[0]));
+      FormatTo(out, "\\x{:02x}", static_cast<unsigned char>(raw[0]));
     }
   }
   return out;
@@ -160,12 +161,12 @@ std::string FitWidth(std::string_view text, size_t width) {
     back_columns -= columns;
     back = start;
   }
-  return fmt::format("{}{}{}", text.substr(0, front), kGap, text.substr(back));
+  return Format("{}{}{}", text.substr(0, front), kGap, text.substr(back));
 }
 
 std::string HumanBytes(uint64_t bytes) {
   constexpr std::array<const char*, 7> kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  if (bytes < 1024) return fmt::format("{} B", bytes);
+  if (bytes < 1024) return Format("{} B", bytes);
   double value = static_cast<double>(bytes);
   size_t unit = 0;
   // 999.5 would round to a fourth digit.
@@ -174,11 +175,11 @@ std::string HumanBytes(uint64_t bytes) {
     ++unit;
   }
   const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-  return fmt::format("{:.{}f} {}", value, decimals, kUnits[unit]);
+  return Format("{:.{}f} {}", value, decimals, kUnits[unit]);
 }
 
 std::string Grouped(uint64_t number) {
-  std::string digits = fmt::format("{}", number);
+  std::string digits = Format("{}", number);
   for (size_t end = digits.size(); end > 3;) {
     end -= 3;
     digits.insert(end, 1, ',');
@@ -188,13 +189,13 @@ std::string Grouped(uint64_t number) {
 
 std::string Count(uint64_t number, std::string_view noun) {
   const bool ending = noun.ends_with("s");
-  return fmt::format("{} {}{}", Grouped(number), noun, number == 1 ? "" : ending ? "es" : "s");
+  return Format("{} {}{}", Grouped(number), noun, number == 1 ? "" : ending ? "es" : "s");
 }
 
 std::string Rate(uint64_t bytes, double seconds) {
   if (seconds < 1e-9) seconds = 1e-9;
   const uint64_t rate = static_cast<uint64_t>(static_cast<double>(bytes) / seconds);
-  return fmt::format("{:.{}f} s, {}/s", seconds, seconds < 10 ? 2 : 0, HumanBytes(rate));
+  return Format("{:.{}f} s, {}/s", seconds, seconds < 10 ? 2 : 0, HumanBytes(rate));
 }
 
 }  // namespace dsckpt::tools

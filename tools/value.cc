@@ -1,7 +1,5 @@
 #include "tools/value.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <complex>
@@ -11,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "tools/format.h"
 #include "tools/text.h"
 
 namespace dsckpt::tools {
@@ -30,7 +29,7 @@ Overloaded(Cases...) -> Overloaded<Cases...>;
 std::string HexMagnitude(const std::vector<uint8_t>& magnitude) {
   std::string text = "0x";
   for (auto byte = magnitude.rbegin(); byte != magnitude.rend(); ++byte) {
-    fmt::format_to(std::back_inserter(text), "{:02x}", *byte);
+    FormatTo(text, "{:02x}", *byte);
   }
   return text;
 }
@@ -49,9 +48,9 @@ std::string DecimalMagnitude(std::vector<uint8_t> magnitude) {
     groups.push_back(remainder);
   }
   if (groups.empty()) return "0";
-  std::string text = fmt::format("{}", groups.back());
+  std::string text = Format("{}", groups.back());
   for (auto group = groups.rbegin() + 1; group != groups.rend(); ++group) {
-    fmt::format_to(std::back_inserter(text), "{:09}", *group);
+    FormatTo(text, "{:09}", *group);
   }
   return text;
 }
@@ -155,10 +154,9 @@ std::string DoubleWord(double number) {
 }
 
 std::string BytesText(std::span<const std::byte> bytes) {
-  std::string text = fmt::format("{}", Count(bytes.size(), "byte"));
+  std::string text = Format("{}", Count(bytes.size(), "byte"));
   for (size_t i = 0; i < std::min(bytes.size(), kShownBytes); ++i) {
-    fmt::format_to(std::back_inserter(text), "{}{:02x}", i == 0 ? ": " : " ",
-                   std::to_integer<unsigned>(bytes[i]));
+    FormatTo(text, "{}{:02x}", i == 0 ? ": " : " ", std::to_integer<unsigned>(bytes[i]));
   }
   return text + (bytes.size() > kShownBytes ? " ..." : "");
 }
@@ -209,14 +207,13 @@ std::string ValueText(const Value& value) {
   return std::visit(Overloaded{
                         [](std::monostate) -> std::string { return "null"; },
                         [](bool v) -> std::string { return v ? "true" : "false"; },
-                        [](int64_t v) { return fmt::format("{}", v); },
+                        [](int64_t v) { return Format("{}", v); },
                         [](const BigInt& v) { return BigIntText(v); },
                         [](double v) { return DoubleWord(v); },
                         [](const std::complex<double>& v) {
-                          return fmt::format("({}, {})", DoubleWord(v.real()),
-                                             DoubleWord(v.imag()));
+                          return Format("({}, {})", DoubleWord(v.real()), DoubleWord(v.imag()));
                         },
-                        [](const std::string& v) { return fmt::format("\"{}\"", Printable(v)); },
+                        [](const std::string& v) { return Format("\"{}\"", Printable(v)); },
                         [](const std::vector<std::byte>& v) { return BytesText(v); },
                     },
                     value);

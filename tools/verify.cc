@@ -2,8 +2,6 @@
 
 #include "dsckpt/verify.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "tools/commands.h"
+#include "tools/format.h"
 #include "tools/json.h"
 #include "tools/model_index.h"
 #include "tools/operand.h"
@@ -291,26 +290,25 @@ int RunText(Console& console, const Options& options) {
   if (files > 1) {
     console.Print("{}: {} ok, {}{} bad, {} not checked; {} in {}\n", Count(files, "file"),
                   files - bad - unchecked - headers,
-                  headers == 0 ? "" : fmt::format("{} without checksums, ", headers), bad,
-                  unchecked, HumanBytes(bytes), Rate(bytes, seconds));
+                  headers == 0 ? "" : Format("{} without checksums, ", headers), bad, unchecked,
+                  HumanBytes(bytes), Rate(bytes, seconds));
   }
   return code;
 }
 
 }  // namespace
 
-Command AddVerify(CLI::App& root) {
+Command AddVerify(Program& program) {
   auto options = std::make_shared<Options>();
-  CLI::App* app = root.add_subcommand("verify", "Check every byte of files against its checksum");
-  app->add_option("PATH", options->paths,
-                  "Files; checkpoint, run or model directories; .index.json")
-      ->required()
-      ->option_text("...");
-  app->add_flag("--decode", options->decode, "Also decode compressed items and check the outcome");
-  app->add_option("--threads", options->threads, "Threads; 0 (default): one a core, at most 8")
-      ->check(CLI::Range(0, 1024))
-      ->option_text("N");
-  app->footer(
+  CommandLine line = program.AddCommand("verify", "Check every byte of files against its checksum");
+  line.Add("PATH", options->paths, "Files; checkpoint, run or model directories; .index.json")
+      .Required()
+      .Placeholder("...");
+  line.AddFlag("--decode", options->decode, "Also decode compressed items and check the outcome");
+  line.Add("--threads", options->threads, "Threads; 0 (default): one a core, at most 8")
+      .Within(0, 1024)
+      .Placeholder("N");
+  line.Footer(
       "Examples:\n"
       "  dsckpt verify step-1200.dsckpt\n"
       "  dsckpt verify --decode run/*.dsckpt\n"
@@ -324,7 +322,7 @@ Command AddVerify(CLI::App& root) {
       "what it says. Of a checkpoint directory also: shards that are missing or of another save, "
       "gaps, and\n"
       "copies of the same elements that differ.");
-  return {app, [options](Console& console) {
+  return {line, [options](Console& console) {
             return console.json() ? RunJson(console, *options) : RunText(console, *options);
           }};
 }
