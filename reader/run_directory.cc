@@ -109,6 +109,12 @@ bool RunDirectory::IsLeftOver(std::string_view name) { return run::FindMark(name
 Result<Checkpoint> RunDirectory::Latest(const CheckpointOptions& options) const {
   std::vector<std::string> names;
   if (latest_name_) names.push_back(*latest_name_);
+  // A replacement that was stopped between two renames has put it aside, whole.
+  for (const auto& [stray, why] : strays_) {
+    const auto marked = run::ParseMarkedName(stray);
+    if (!latest_name_ || !marked || marked->mark != run::Mark::kReplaced) continue;
+    if (marked->name == *latest_name_) names.push_back(stray);
+  }
   const size_t unknown = static_cast<size_t>(
       std::count_if(checkpoints_.begin(), checkpoints_.end(),
                     [](const RunEntry& entry) { return !entry.step.has_value(); }));

@@ -284,6 +284,8 @@ TEST_CASE("ls: a run's checkpoints and its strays") {
   CHECK(run["latest"] == "single");
   CHECK(run["checkpoints"].size() == 2);
   CHECK(run["checkpoints"][0]["step"] == 7);
+  CHECK(run["checkpoints"][0]["step_source"] == "attribute");
+  // Its shards said no step.
   CHECK(run["checkpoints"][1]["step"].is_null());
   CHECK(run["strays"].size() == 2);
   const auto directory = RunDirectory::Open(dir / "run");
@@ -299,11 +301,15 @@ TEST_CASE("ls: files that were imported have the step that they or their names s
   const TempDir dir;
   const std::string run = dir / "run";
   std::filesystem::create_directory(run);
-  WriteWholeFile(dir / "plain.safetensors",
-                 std::string("\x10\0\0\0\0\0\0\0", 8) + "{}" + std::string(14, ' '));
-  WriteWholeFile(dir / "meta.safetensors", std::string("\x30\0\0\0\0\0\0\0", 8) +
-                                               R"({"__metadata__":{"step":"64"}})" +
-                                               std::string(18, ' '));
+  const auto write = [&](const std::string& name, const std::string& metadata) {
+    std::string header =
+        "{" + metadata + R"("w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+    header.resize((header.size() + 7) / 8 * 8, ' ');
+    const std::string length = {static_cast<char>(header.size()), 0, 0, 0, 0, 0, 0, 0};
+    WriteWholeFile(dir / name, length + header + "abcd");
+  };
+  write("plain.safetensors", "");
+  write("meta.safetensors", R"("__metadata__":{"step":"64"},)");
   for (const auto& [from, to] : {std::pair{"plain", "step1000.dsckpt"},
                                  {"plain", "checkpoint-500.dsckpt"},
                                  {"plain", "final.dsckpt"},
