@@ -105,7 +105,7 @@ def test_what_cannot_be_saved_names_its_place(tmp_path: Path) -> None:
         dsckpt.save(state, tmp_path / "a")
     loop: list[object] = []
     loop.append(loop)
-    with pytest.raises(dsckpt.DsckptError, match="nested deeper than 1000"):
+    with pytest.raises(dsckpt.DsckptError, match="holds itself"):
         dsckpt.save({"loop": loop}, tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 
