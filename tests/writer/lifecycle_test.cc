@@ -485,8 +485,13 @@ TEST_CASE("options and names that would give a bad file are refused") {
   Filled filled(1, 4);
   CHECK(SaveFile(dir / "s", filled.state, {.metadata_format = "\xff"}).code() ==
         StatusCode::kInvalidArgument);
-  CHECK(SaveFile(dir / "s", filled.state, {.metadata = {{"format", "x"}}}).code() ==
+  for (const char* key : {"dsckpt", "dsckpt.x", "\xff"}) {
+    CHECK(SaveFile(dir / "s", filled.state, {.metadata = {{key, "x"}}}).code() ==
+          StatusCode::kInvalidArgument);
+  }
+  CHECK(SaveFile(dir / "s", filled.state, {.metadata = {{"a", "x"}, {"a", "y"}}}).code() ==
         StatusCode::kInvalidArgument);
+  CHECK(SaveFile(dir / "s", filled.state, {.metadata = {{"a", "x"}, {"format", "np"}}}).ok());
   filled.state.Host("format", std::span(filled.w));  // Tied; an alias of this name has no place.
   filled.state.Host("a", std::span(filled.w));
   CHECK(SaveFile(dir / "s", filled.state, {.container = Container::kSafetensors}).code() ==
