@@ -154,9 +154,14 @@ def of_array(array: numpy.ndarray[Any, Any]) -> Memory | None:
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     name = dtypes.numpy_name(array.dtype)
-    whole_bytes = array.size * dtypes.PACKED_BITS.get(name or "", 8) % 8 == 0
-    if name is None or not whole_bytes:
+    if name is None:
         return _carried(array)
+    if array.size * dtypes.PACKED_BITS.get(name, 8) % 8:
+        raise DsckptError(
+            f"{array.size} elements of {array.dtype} do not fill whole bytes: pad them, or save "
+            "array.view('u1') with a byte for each",
+            "InvalidArgument",
+        )
     size = array.dtype.itemsize
     if name in dtypes.PACKED_BITS:
         packed = dtypes.pack(array, dtypes.PACKED_BITS[name])

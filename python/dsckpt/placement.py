@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from . import _native
@@ -44,9 +45,9 @@ def pieces(tensor: Any, name: str) -> list[_native.Piece]:
     Raises:
         DsckptError: Unsupported; see box().
     """
-    shape, mesh = tuple(tensor.shape), tensor.device_mesh
-    group = _REPLICAS if _has_copies(tensor.placements, mesh.shape) else 0
-    return [_native.Piece(name, shape, box=box(tensor), replica_group=group)]
+    copies = _has_copies(tensor.placements, _shape_of(tensor.device_mesh))
+    group = _REPLICAS if copies else 0
+    return [_native.Piece(name, tuple(tensor.shape), box=box(tensor), replica_group=group)]
 
 
 def box(tensor: Any) -> Box:
@@ -60,7 +61,7 @@ def box(tensor: Any) -> Box:
     if coordinate is None:
         return [(0, 0)] * len(tensor.shape)
     placements = tensor.placements
-    found, shape = _box(tuple(tensor.shape), tuple(mesh.shape), tuple(coordinate), placements)
+    found, shape = _box(tuple(tensor.shape), _shape_of(mesh), tuple(coordinate), placements)
     held = tuple(local(tensor).shape)
     if shape != held:
         raise DsckptError(
@@ -69,6 +70,17 @@ def box(tensor: Any) -> Box:
             "Unsupported",
         )
     return list(found)
+
+
+_shapes: weakref.WeakKeyDictionary[Any, tuple[int, ...]] = weakref.WeakKeyDictionary()
+
+
+def _shape_of(mesh: Any) -> tuple[int, ...]:
+    """A mesh's shape, which takes it longer to say than all else that is asked here."""
+    found = _shapes.get(mesh)
+    if found is None:
+        found = _shapes[mesh] = tuple(mesh.shape)
+    return found
 
 
 @functools.lru_cache(maxsize=4096)

@@ -155,7 +155,7 @@ def _foreign(value: Any, path: list[Any]) -> Node | None:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         if isinstance(value, numpy.ndarray):  # Subclasses hold more than elements: masks.
-            return _array(value) if type(value) in (numpy.ndarray, numpy.memmap) else None
+            return _array(value, path) if type(value) in (numpy.ndarray, numpy.memmap) else None
         if isinstance(value, numpy.dtype):
             return _numpy_dtype(value)
         if isinstance(value, numpy.generic):
@@ -172,7 +172,7 @@ def _exchanged(value: Any, path: list[Any]) -> Node | None:
     except ImportError:
         import numpy
 
-        return _array(numpy.from_dlpack(value))
+        return _array(numpy.from_dlpack(value), path)
     try:
         return _tensor(torch.from_dlpack(value), path)
     except (BufferError, RuntimeError, TypeError) as error:
@@ -229,8 +229,11 @@ def spec(
     )
 
 
-def _array(array: numpy.ndarray[Any, Any]) -> Node | None:
-    found = memory.of_array(array)
+def _array(array: numpy.ndarray[Any, Any], path: list[Any]) -> Node | None:
+    try:
+        found = memory.of_array(array)
+    except DsckptError as error:
+        raise DsckptError(f"{place(path)}: {error}", error.code) from None
     return None if found is None else ("tensor", spec(found))
 
 

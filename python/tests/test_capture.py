@@ -323,3 +323,19 @@ def test_storages_are_told_apart() -> None:
     assert capture.storage_id(tensor) == capture.storage_id(tensor[2:].untyped_storage())
     assert capture.storage_id(tensor) != capture.storage_id(tensor.clone())
     assert capture.storage_id(object()) is None
+
+
+def test_a_path_whose_first_save_is_under_way_says_so(
+    writer: dsckpt.AsyncWriter, gate: threading.Event, tmp_path: Path
+) -> None:
+    with pytest.raises(dsckpt.DsckptError) as caught:
+        dsckpt.load(tmp_path / "a")
+    assert "under way" not in str(caught.value)
+    handle = writer.save({"t": torch.full((LARGE,), 1.0)}, tmp_path / "a")
+    for options in ({}, {"mmap": False}):
+        with pytest.raises(dsckpt.DsckptError, match="its first save is under way") as caught:
+            dsckpt.load(tmp_path / "a", **options)
+        assert caught.value.code == "NotFound"
+    gate.set()
+    handle.durable()
+    assert dsckpt.load(tmp_path / "a")["t"].sum() == LARGE

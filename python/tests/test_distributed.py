@@ -46,6 +46,37 @@ def job(size: int, action: str, run: Path) -> None:
         assert rank.returncode == 0, errors
 
 
+MANY = """
+import sys, torch, torch.distributed as dist
+import dsckpt
+from dsckpt import placement
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import init_device_mesh
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+mesh = init_device_mesh("cpu", (1,))
+sharded = [distribute_tensor(torch.full((2, 3), float(i)), mesh, [Shard(0)]) for i in range(60)]
+whole = [distribute_tensor(torch.ones(4), mesh, [Replicate()]) for i in range(3)]
+DTensor.to_local = None  # It asks autograd: a save does without.
+for _ in range(2):
+    dsckpt.save({"sharded": sharded, "whole": whole}, sys.argv[1])
+made = placement._box.cache_info()
+found = dsckpt.load(sys.argv[1])
+assert [int(t[1, 2]) for t in found["sharded"]] == list(range(60))
+print(made.misses, made.hits)
+dist.destroy_process_group()
+"""
+
+
+def test_boxes_of_shards_are_made_once(tmp_path: Path) -> None:
+    """One for each shape, mesh, place in it and placement; not for each tensor."""
+    ran = subprocess.run(
+        [sys.executable, "-c", MANY, str(tmp_path / "s")], capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == ["2", "124"]
+
+
 @pytest.mark.slow
 def test_what_belongs_to_a_rank(tmp_path: Path) -> None:
     run = tmp_path / "run"

@@ -485,15 +485,20 @@ TEST_CASE("options and names that would give a bad file are refused") {
   Filled filled(1, 4);
   CHECK(SaveFile(dir / "s", filled.state, {.metadata_format = "\xff"}).code() ==
         StatusCode::kInvalidArgument);
-  CHECK(SaveFile(dir / "s", filled.state, {.metadata = {{"dsckpt.x", "x"}}}).code() ==
+  for (const char* key : {"dsckpt", "dsckpt.x", "\xff"}) {
+    CHECK(SaveFile(dir / "s", filled.state, {.metadata = {{key, "x"}}}).code() ==
+          StatusCode::kInvalidArgument);
+  }
+  CHECK(SaveFile(dir / "s", filled.state, {.metadata = {{"a", "x"}, {"a", "y"}}}).code() ==
         StatusCode::kInvalidArgument);
+  CHECK(SaveFile(dir / "u", filled.state, {.metadata = {{"a", "x"}, {"format", "np"}}}).ok());
   filled.state.Host("format", std::span(filled.w));  // Tied; an alias of this name has no place.
   filled.state.Host("a", std::span(filled.w));
   CHECK(SaveFile(dir / "s", filled.state, {.container = Container::kSafetensors}).code() ==
         StatusCode::kUnsupported);
   CHECK(SaveFile(dir / "t", filled.state).ok());
   CHECK(File::Open(dir / "t")->FindTensor("format").ok());
-  CHECK(Names(dir.path()) == std::vector<std::string>{"t"});
+  CHECK(Names(dir.path()) == std::vector<std::string>{"t", "u"});
 }
 
 TEST_CASE("owners of a cancelled save are released when it is done") {
