@@ -64,6 +64,7 @@ template Argument CommandLine::Add(const std::string&, std::vector<std::string>&
                                    const std::string&);
 template Argument CommandLine::Add(const std::string&, uint64_t&, const std::string&);
 template Argument CommandLine::Add(const std::string&, int&, const std::string&);
+template Argument CommandLine::Add(const std::string&, uint32_t&, const std::string&);
 template Argument CommandLine::Add(const std::string&, std::optional<uint64_t>&,
                                    const std::string&);
 template Argument CommandLine::Add(const std::string&, std::optional<int64_t>&, const std::string&);

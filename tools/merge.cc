@@ -24,6 +24,7 @@
 #include "tools/metadata.h"
 #include "tools/operand.h"
 #include "tools/save.h"
+#include "tools/step.h"
 #include "tools/text.h"
 #include "tools/value.h"
 
@@ -214,14 +215,15 @@ Result<std::unique_ptr<Merging>> Prepare(Console& console, const MergeOptions& o
   DSCKPT_RETURN_IF_ERROR(CheckMergeTarget(options.target, inputs.files));
   std::unique_ptr<Merging> merging(new Merging{options, std::move(inputs)});
   const Checkpoint& checkpoint = merging->checkpoint();
+  DSCKPT_ASSIGN_OR_RETURN(
+      merging->metadata, MergeMetadata(checkpoint, options.inputs[0], merging->inputs.index_members,
+                                       !options.no_verify));
   DSCKPT_ASSIGN_OR_RETURN(Choice choice, MakeChoice(checkpoint, options.selection));
+  DSCKPT_ASSIGN_OR_RETURN(choice.step, StepOfPlain(checkpoint, merging->metadata.members()));
   DSCKPT_ASSIGN_OR_RETURN(merging->plan,
                           MergePlan::Make(checkpoint, std::move(choice), options.spread));
   DSCKPT_ASSIGN_OR_RETURN(MergedTree tree, MergeTrees(checkpoint));
   merging->tree.emplace(std::move(tree));
-  DSCKPT_ASSIGN_OR_RETURN(
-      merging->metadata, MergeMetadata(checkpoint, options.inputs[0], merging->inputs.index_members,
-                                       !options.no_verify));
   DSCKPT_RETURN_IF_ERROR(TakeAttributes(*merging));
   DSCKPT_RETURN_IF_ERROR(CheckStrict(*merging));
   return merging;

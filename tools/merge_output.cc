@@ -91,8 +91,9 @@ Status WriteOneFile(Console& console, const MergeInput& input, const MergeTarget
 }
 
 /// The name that the output gets may say what the input does not.
-int64_t StepFor(const Checkpoint& checkpoint, const fs::path& output) {
-  if (checkpoint.step() != kUnknownStep) return checkpoint.step();
+int64_t StepFor(const MergeInput& input, const fs::path& output) {
+  if (const auto step = input.plan.choice().step) return *step;
+  if (input.checkpoint.step() != kUnknownStep) return input.checkpoint.step();
   return StepInName(output.filename().string()).value_or(kUnknownStep);
 }
 
@@ -114,7 +115,7 @@ Status WriteCheckpoint(Console& console, const MergeInput& input, const MergeTar
   Status status;
   std::atomic<bool> done = false;
   std::thread saving([&] {
-    const auto handle = writer->Save(StepFor(input.checkpoint, path), shards,
+    const auto handle = writer->Save(StepFor(input, path), shards,
                                      {.name = path.filename().string(),
                                       .replace = target.force,
                                       .file = OptionsFor(input, target)});

@@ -270,6 +270,10 @@ void MergeProvider::DescribeObject(Description& description, const Key& key,
 /// Of the first rank that has each.
 void MergeProvider::DescribeAttributes(Description& description) const {
   std::set<std::string> seen;
+  if (plan_.choice().step) {
+    seen.insert("step");
+    description.Attribute("step", Value(*plan_.choice().step));
+  }
   for (uint32_t i = 0; i < checkpoint_.shard_count(); ++i) {
     const auto shard = checkpoint_.OpenShard(i);
     if (!shard.ok()) return description.Fail(shard.status());

@@ -29,6 +29,8 @@ struct Choice {
   bool renamed = false;        ///< the output has names alone, for the tree has the old ones
   bool tensors_only = false;   ///< objects and plain values are left out
   std::optional<DType> dtype;  ///< floating-point tensors are cast to it
+  /// The attribute `step`, where no shard has one.
+  std::optional<int64_t> step;
 };
 
 /// All of `selection`, or kInvalidArgument where it meets nothing.

@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "dsckpt/run_layout.h"
 #include "tools/format.h"
 #include "tools/text.h"
 
@@ -28,6 +29,16 @@ Value ParseValue(std::string_view text) {
   return Value(std::string(text));
 }
 
+std::optional<int64_t> StepIn(const Members& members) {
+  for (const auto& [key, value] : members) {
+    const auto step = key == "step" ? ParseWhole<int64_t>(value) : std::nullopt;
+    if (step && *step >= 0) return step;
+  }
+  return std::nullopt;
+}
+
+std::string BareName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
 Status Invalid(std::string message) {
   return Status(StatusCode::kInvalidArgument, std::move(message));
 }
@@ -50,19 +61,6 @@ Result<std::vector<GivenAttribute>> ParseAttributes(const std::vector<std::strin
   return attributes;
 }
 
-std::optional<int64_t> StepInName(std::string_view name) {
-  constexpr std::string_view kWord = "step";
-  constexpr size_t kNone = std::string_view::npos;
-  for (size_t at = name.rfind(kWord); at != kNone;
-       at = at == 0 ? kNone : name.rfind(kWord, at - 1)) {
-    std::string_view rest = name.substr(at + kWord.size());
-    if (rest.starts_with('-') || rest.starts_with('_')) rest.remove_prefix(1);
-    const size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
-    if (digits != 0) return ParseWhole<int64_t>(rest.substr(0, digits));
-  }
-  return std::nullopt;
-}
-
 Result<std::optional<FoundStep>> FindStep(const File& file, std::optional<int64_t> option,
                                           const std::vector<GivenAttribute>& attributes) {
   for (const GivenAttribute& given : attributes) {
@@ -74,14 +72,22 @@ Result<std::optional<FoundStep>> FindStep(const File& file, std::optional<int64_
   }
   if (option) return std::optional(FoundStep{*option, "option", false});
   DSCKPT_ASSIGN_OR_RETURN(const auto metadata, file.Metadata());
-  for (const auto& [key, value] : metadata) {
-    const auto step = key == "step" ? ParseWhole<int64_t>(value) : std::nullopt;
-    if (step && *step >= 0) return std::optional(FoundStep{*step, "metadata", false});
+  if (const auto step = StepIn(metadata)) {
+    return std::optional(FoundStep{*step, "metadata", false});
   }
-  const std::string& path = file.path();
-  const auto step = StepInName(std::string_view(path).substr(path.rfind('/') + 1));
+  const auto step = StepInName(BareName(file.path()));
   if (!step) return std::optional<FoundStep>();
   return std::optional(FoundStep{*step, "file name", false});
+}
+
+Result<std::optional<int64_t>> StepOfPlain(const Checkpoint& checkpoint, const Members& members) {
+  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
+    DSCKPT_ASSIGN_OR_RETURN(const File shard, checkpoint.OpenShard(i));
+    if (shard.format() != FileFormat::kSafetensors) return std::optional<int64_t>();
+  }
+  if (const auto step = StepIn(members)) return step;
+  if (checkpoint.shard_count() != 1) return std::optional<int64_t>();
+  return StepInName(BareName(std::string(checkpoint.shard(0).name)));
 }
 
 }  // namespace dsckpt::tools

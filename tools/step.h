@@ -4,12 +4,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "dsckpt/checkpoint.h"
 #include "dsckpt/file.h"
 #include "dsckpt/status.h"
 #include "dsckpt/tree.h"
+#include "tools/metadata.h"
 
 // Attributes that an import adds, the step first of all.
 
@@ -36,9 +37,9 @@ struct FoundStep {
 Result<std::optional<FoundStep>> FindStep(const File& file, std::optional<int64_t> option,
                                           const std::vector<GivenAttribute>& attributes);
 
-/// The number behind the last "step" of a file's name, with nothing but '-' or '_' in between:
-/// "step1000.safetensors", "model_step-0000001000.dsckpt".
-std::optional<int64_t> StepInName(std::string_view name);
+/// The step of a merge of plain safetensors: what all files' metadata say, or the name of a file
+/// that stands alone. Nothing where shards have one of their own.
+Result<std::optional<int64_t>> StepOfPlain(const Checkpoint& checkpoint, const Members& members);
 
 }  // namespace dsckpt::tools
 

@@ -36,6 +36,8 @@ struct OpenOptions {
   /// Map the payload. Off, or where the file system refuses: views read into memory of their own. A
   /// mapped file that is truncated by somebody else raises SIGBUS on access; turn mapping off where
   /// that can happen.
+  /// A mapped file holds no descriptor until something of it has to be read; it is opened again
+  /// then, or read from the mapping where another file has its name by now.
   bool map = true;
   /// Threads for Load and for decoding. 0: one a core, at most 8.
   int threads = 0;

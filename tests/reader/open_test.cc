@@ -1,8 +1,12 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <iterator>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "io/syscalls.h"
 #include "tests/catch.h"
@@ -263,4 +267,45 @@ TEST_CASE("C33: without a mapping a file may be cut under its reader") {
   std::string out(rich.state.tensors.at("large").bytes.size(), '\0');
   const dsckpt::LoadRequest request{"large", out.data(), out.size()};
   CHECK(file.Load(std::span(&request, 1)).code() == StatusCode::kTruncated);
+}
+
+TEST_CASE("a mapped file holds no descriptor, and outlives its name all the same") {
+  const auto descriptors = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return std::distance(begin(all), end(all));
+  };
+  const auto header = [](const std::string& version) {
+    return R"({"__metadata__":{"v":")" + version +
+           R"("},"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})";
+  };
+  const auto read = [](const File& file) {
+    std::string out(2, ' ');
+    const dsckpt::Range box[] = {{1, 3}};
+    const auto metadata = file.Metadata();
+    REQUIRE(metadata.ok());
+    REQUIRE(file.ReadSlice("a", box, std::as_writable_bytes(std::span(out))).ok());
+    return metadata->at(0).second + out;
+  };
+  TempDir dir;
+  const std::string path = dir / "f";
+  WriteWholeFile(path, SafetensorsBytes(header("1"), "abcd"));
+  const auto before = descriptors();
+  std::vector<File> files;
+  for (int i = 0; i < 20; ++i) files.push_back(File::Open(path).value());
+  for (const File& file : files) CHECK(file.View("a")->mapped());
+  CHECK(descriptors() == before);
+  // Opened again where that is the same file.
+  CHECK(read(files[0]) == "1bc");
+  CHECK(descriptors() == before + 1);
+  // Another file has the name, then none.
+  WriteWholeFile(dir / "g", SafetensorsBytes(header("2"), "wxyz"));
+  std::filesystem::rename(dir / "g", path);
+  CHECK(read(files[0]) == "1bc");
+  CHECK(read(files[1]) == "1bc");
+  CHECK(read(File::Open(path).value()) == "2xy");
+  std::filesystem::remove(path);
+  CHECK(read(files[2]) == "1bc");
+  CHECK(descriptors() == before + 1);
+  files.clear();
+  CHECK(descriptors() == before);
 }

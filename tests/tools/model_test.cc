@@ -110,6 +110,11 @@ TEST_CASE("merge and convert keep members of __metadata__; where inputs differ t
           Json::array({{{"file", model + "/1.safetensors"}, {"value", "0"}},
                        {{"file", model + "/2.safetensors"}, {"value", "1"}}}));
   }
+  // The step that all agree in is that of the output.
+  RunOk({"merge", model, "-o", out, "--force"});
+  CHECK(Checkpoint::Open(out)->step() == 7);
+  RunOk({"merge", model, "-o", dir / "steps", "--shards", "2"});
+  CHECK(Checkpoint::Open(dir / "steps")->step() == 7);
   // Into several files: each has all of it.
   for (const std::string format : {"dsckpt", "safetensors"}) {
     for (const std::string command : {"merge", "convert"}) {
