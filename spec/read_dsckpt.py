@@ -370,7 +370,8 @@ class Shard:
 
     def digest(self, item):
         """Section 8."""
-        text = struct.pack(f"<HHI{len(item['shape'])}q", 1, item["code"], len(item["shape"]), *item["shape"])
+        code, shape = item.get("code", 0), item.get("shape", [item["bytes"]])
+        text = struct.pack(f"<HHI{len(shape)}q", 1, code, len(shape), *shape)
         return xxhash and xxhash.xxh3_128_hexdigest(text + b"".join(struct.pack("<QQ", *sums) for sums in item["sums"]))
 
 
@@ -397,7 +398,7 @@ def describe(shard):
         tree |= {o["name"]: {"$object": o["name"]} for o in shard.objects}
     return {"schema": "dsckpt.inspect/1", "format_version": shard.version, "file_bytes": len(shard.data),
             "tensors": sorted(tensors, key=lambda t: t["name"].encode()),
-            "objects": [common(o, media_type=o["media_type"]) for o in shard.objects],
+            "objects": [common(o, media_type=o["media_type"], offset=o["offset"], digest=shard.digest(o)) for o in shard.objects],
             "attributes": shard.attributes or {}, "tree": tree} | ({"rank_own": shard.rank_own} if shard.rank_own else {})
 
 

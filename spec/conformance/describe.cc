@@ -87,7 +87,9 @@ Json ObjectsJson(const File& file) {
                     {"media_type", info.media_type},
                     {"bytes", info.raw_bytes},
                     {"stored_bytes", info.stored_bytes},
-                    {"encoding", EncodingText(info.encoding)}});
+                    {"offset", info.offset},
+                    {"encoding", EncodingText(info.encoding)},
+                    {"digest", HexOf(file.Digest(info))}});
   }
   return rows;
 }
