@@ -40,6 +40,9 @@ Result<Temporary> CreateTemporary(const Target& target, bool direct, const Warn&
 /// Removes temporaries of the same target that nobody holds locked. Best effort.
 void RemoveOrphans(const Target& target);
 
+/// The temporary of a save to the same target that a process, this one or another, is at work on.
+std::optional<std::string> FindSaveUnderWay(const Target& target);
+
 }  // namespace dsckpt::io
 
 #endif  // DSCKPT_IO_TARGET_H_

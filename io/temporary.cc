@@ -67,6 +67,21 @@ bool AlignmentFits(int fd) {
 #endif
 }
 
+constexpr int kLookFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+
+template <typename Visit>
+void ForEachTemporary(const Target& target, Visit visit) {
+  const std::string prefix = Prefix(target);
+  const size_t length = prefix.size() + 16 + kSuffix.size();
+  std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(target.directory.c_str()), closedir);
+  if (directory == nullptr) return;
+  while (const dirent* entry = readdir(directory.get())) {
+    const std::string_view name = entry->d_name;
+    if (name.size() != length || !name.starts_with(prefix) || !name.ends_with(kSuffix)) continue;
+    visit(target.directory + "/" + std::string(name));
+  }
+}
+
 /// open() of a new file, without O_DIRECT where it is refused.
 int OpenNew(const Target& target, Temporary& temporary, const Warn& warn) {
   const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
@@ -119,23 +134,26 @@ Result<Temporary> CreateTemporary(const Target& target, bool direct, const Warn&
 }
 
 void RemoveOrphans(const Target& target) {
-  const std::string prefix = Prefix(target);
-  const size_t length = prefix.size() + 16 + kSuffix.size();
-  std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(target.directory.c_str()), closedir);
-  if (directory == nullptr) return;
-  while (const dirent* entry = readdir(directory.get())) {
-    const std::string_view name = entry->d_name;
-    if (name.size() != length || !name.starts_with(prefix) || !name.ends_with(kSuffix)) continue;
-    const std::string path = target.directory + "/" + std::string(name);
+  ForEachTemporary(target, [](const std::string& path) {
     // For writing: network file systems give an exclusive lock to writers only.
     // One made to replace a read-only file cannot be opened so, but the rest can.
-    constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-    int fd = ::open(path.c_str(), O_WRONLY | kFlags);
-    if (fd < 0 && errno == EACCES) fd = ::open(path.c_str(), O_RDONLY | kFlags);
-    if (fd < 0) continue;
+    int fd = ::open(path.c_str(), O_WRONLY | kLookFlags);
+    if (fd < 0 && errno == EACCES) fd = ::open(path.c_str(), O_RDONLY | kLookFlags);
+    if (fd < 0) return;
     if (flock(fd, LOCK_EX | LOCK_NB) == 0 && Names(path, fd)) Sys().unlink(path.c_str());
     ::close(fd);
-  }
+  });
+}
+
+std::optional<std::string> FindSaveUnderWay(const Target& target) {
+  std::optional<std::string> found;
+  ForEachTemporary(target, [&](const std::string& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | kLookFlags);
+    if (fd < 0) return;
+    if (flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) found = path;
+    ::close(fd);
+  });
+  return found;
 }
 
 }  // namespace dsckpt::io

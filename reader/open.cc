@@ -4,6 +4,7 @@
 #include "dsckpt/limits.h"
 #include "format/checksum.h"
 #include "format/index.h"
+#include "io/target.h"
 #include "reader/file_impl.h"
 
 namespace dsckpt {
@@ -99,12 +100,25 @@ Result<File> OpenInput(std::shared_ptr<const io::InputFile> input, const OpenOpt
   return File(std::move(impl));
 }
 
+/// A path that nothing stands at may be one that a first save will publish.
+Status WhyMissing(const std::string& path, const Status& status) {
+  if (status.code() != StatusCode::kNotFound) return status;
+  const auto target = io::ResolveTarget(path);
+  const auto temporary = target.ok() ? io::FindSaveUnderWay(*target) : std::nullopt;
+  if (!temporary) return status;
+  return Status(status.code(), status.message() + "; its first save is under way, in '" +
+                                   *temporary + "': wait until that is durable")
+      .WithErrno(status.error_number())
+      .WithPath(path);
+}
+
 }  // namespace
 }  // namespace reader
 
 Result<File> File::Open(const std::string& path, const OpenOptions& options) {
-  DSCKPT_ASSIGN_OR_RETURN(auto input, io::InputFile::Open(path));
-  return reader::OpenInput(std::move(input), options);
+  auto input = io::InputFile::Open(path);
+  if (!input.ok()) return reader::WhyMissing(path, input.status());
+  return reader::OpenInput(std::move(input).value(), options);
 }
 
 Result<File> File::Open(std::shared_ptr<const Source> source, const OpenOptions& options) {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 
 from . import _native, pending
@@ -23,40 +22,7 @@ def open_native(path: str | os.PathLike[str], map: bool = False) -> _native.File
     except DsckptError as error:
         if error.code == "NotCheckpoint" and "torch.save" in str(error):
             error.args = (f"{error}; dsckpt.convert.convert() makes one of a file of torch.save",)
-        if error.code == "NotFound" and (temporary := _under_way(os.fsdecode(path))):
-            error.args = (
-                f"{error}; its first save is under way, in {temporary}: wait for it, with the "
-                "handle's durable() or the writer's wait()",
-            )
         raise
-
-
-def _under_way(name: str) -> str | None:
-    """The temporary file of a save to a path, as io/temporary.cc names it and holds its lock."""
-    directory, base = os.path.split(os.path.realpath(name))
-    key = 0xCBF29CE484222325  # FNV-1a
-    for byte in os.fsencode(base):
-        key = (key ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
-    try:
-        for found in os.listdir(directory):
-            if found.startswith(f".dsckpt-{key:016x}-") and found.endswith(".tmp"):
-                temporary = os.path.join(directory, found)
-                if _is_locked(temporary):
-                    return temporary
-    except OSError:
-        pass
-    return None
-
-
-def _is_locked(path: str) -> bool:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def open_mapped(path: str | os.PathLike[str]) -> tuple[_native.File, memoryview | None]:
