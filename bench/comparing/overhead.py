@@ -13,6 +13,7 @@ from .state import as_parameters, median, settle, synchronize
 
 SMALL = 100_000
 FEW = 1000
+SHARDED = 600
 _LAZY_ELEMENTS = 128 << 10  # 512 KiB: more than what is copied at save all the same.
 
 
@@ -26,7 +27,23 @@ def compare(options: Any) -> list[Table]:
     lazy = {f"layers.{i}.w": torch.zeros(_LAZY_ELEMENTS, device=options.device) for i in range(FEW)}
     name = f"save() of {FEW:,} tensors of 512 KiB, lazy, returns"
     _add_saves(table, name, lazy, options, lazy=True)
+    name = f"save() of {SHARDED} DTensors of 16 KiB returns"
+    _add_saves(table, name, _dtensors(options.device), options, lazy=False)
     return [table]
+
+
+def _dtensors(device: str) -> dict[str, torch.Tensor]:
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    mesh = init_device_mesh("cpu" if device == "cpu" else "cuda", (1,))
+    return {
+        f"layers.{i}.w": distribute_tensor(torch.zeros(64, 64, device=device), mesh, [Shard(0)])
+        for i in range(SHARDED)
+    }
 
 
 def _add_saves(

@@ -110,7 +110,7 @@ class Run:
                 under one name have to be equal, or the save fails on all ranks. What each rank has
                 for itself is marked with rank_own(); `dsckpt.random` marks its states. Values and
                 objects may differ unmarked; a rank that wrote nothing then gets rank 0's.
-            attributes: As for AsyncWriter.save().
+            attributes: As for AsyncWriter.save(); no other "step".
             encoding: As for AsyncWriter.save().
             metadata: As for AsyncWriter.save().
             capture: As for AsyncWriter.save().
@@ -124,10 +124,16 @@ class Run:
         Raises:
             DsckptError: As AsyncWriter.save(); TimedOut, when rank 0 cannot be found.
         """
+        attributes = {"step": step, **(attributes or {})}
+        if attributes["step"] != step:
+            raise DsckptError(
+                f"the attribute 'step' is {attributes['step']!r}, but the checkpoint is saved as "
+                f"step {step}: give both the same, or the attribute another name",
+                "InvalidArgument",
+                self._path,
+            )
         writer, native = self._ready()
-        prepared = writer.prepare(
-            [Shard("", state, {"step": step, **(attributes or {})})], encoding, capture, self._rank
-        )
+        prepared = writer.prepare([Shard("", state, attributes)], encoding, capture, self._rank)
         return writer.submit(
             prepared,
             lambda: native.save(
