@@ -522,7 +522,7 @@ def test_read_is_a_view_where_one_file_holds_the_whole(tmp_path: Path) -> None:
 
 def test_a_run_has_one_step(tmp_path: Path) -> None:
     with Run(tmp_path / "run") as run:
-        with pytest.raises(dsckpt.DsckptError, match="'step' is 6, but .* step 5") as caught:
+        with pytest.raises(dsckpt.DsckptError, match=r"'step' is 6, but .* step 5") as caught:
             run.save(5, {"w": torch.ones(1)}, attributes={"step": 6})
         assert caught.value.code == "InvalidArgument"
         run.save(5, {"w": torch.ones(1)}, attributes={"step": 5, "loss": 0.5}).durable()
