@@ -64,11 +64,15 @@ class _Asking:
         self._lists = lists
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        self._ask(args[0] if args else options.get("path", "."), options)
+        path = args[0] if args else options.get("path")
+        self._ask("." if path is None else path, options)
         return self._original(*args, **options)
 
     def _ask(self, path: Any, options: dict[str, Any]) -> None:
-        if isinstance(path, int) or options.get("dir_fd") is not None or _is_exempt():
+        # What is no path is for the call itself to refuse.
+        if not isinstance(path, (str, bytes, os.PathLike)) or _is_exempt():
+            return
+        if options.get("dir_fd") is not None:
             return
         with exempt():
             self._awaits(os.path.abspath(os.fsdecode(path)), self._lists)
@@ -80,7 +84,7 @@ class _Opening(_Asking):
     def __call__(self, *args: Any, **options: Any) -> Any:
         path = args[0] if args else options.get("file")
         mode = args[1] if len(args) > 1 else options.get("mode", "r")
-        if isinstance(path, (str, bytes, os.PathLike)) and isinstance(mode, str) and "r" in mode:
+        if isinstance(mode, str) and "r" in mode:
             self._ask(path, {})
         return self._original(*args, **options)
 
