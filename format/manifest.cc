@@ -39,9 +39,10 @@ void Build(Builder& builder, const ManifestColumns& columns) {
   const auto logical_dtype = Scalars(builder, columns.logical_dtype);
   const auto pieces = BuildPieces(builder, columns.pieces);
   const auto piece_shard = Scalars(builder, columns.piece_shard);
-  builder.Finish(fbs::CreateManifest(builder, attempt, columns.step, columns.ranks, shards, dtypes,
-                                     logical_dtype, pieces, piece_shard, columns.serial),
-                 fbs::ManifestIdentifier());
+  builder.Finish(
+      fbs::CreateManifest(builder, attempt, columns.step, columns.ranks, shards, dtypes,
+                          logical_dtype, pieces, piece_shard, columns.serial, columns.parent),
+      fbs::ManifestIdentifier());
 }
 
 }  // namespace
@@ -59,6 +60,7 @@ ManifestView ViewOf(const ManifestColumns& columns) {
   view.step = columns.step;
   view.ranks = columns.ranks;
   view.serial = columns.serial;
+  view.parent = columns.parent;
   view.shard_names.assign(columns.shard_names.begin(), columns.shard_names.end());
   view.shard_rank = columns.shard_rank;
   view.shard_file_bytes = columns.shard_file_bytes;

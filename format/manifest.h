@@ -22,6 +22,7 @@ struct ManifestColumns {
   int64_t step = 0;  // Negative: not known.
   uint32_t ranks = 0;
   uint64_t serial = 0;  // Among the saves of its run directory, from 1; 0: not known.
+  uint64_t parent = 0;  // Serial of the save that training went on from; 0: none, or not known.
   std::vector<std::string> shard_names;
   std::vector<uint32_t> shard_rank;
   std::vector<uint64_t> shard_file_bytes, shard_index_bytes, shard_index_xxh3_64;
@@ -36,7 +37,7 @@ struct ManifestView {
   std::string_view attempt;
   int64_t step = 0;
   uint32_t ranks = 0;
-  uint64_t serial = 0;
+  uint64_t serial = 0, parent = 0;
   std::vector<std::string_view> shard_names;
   std::span<const uint32_t> shard_rank;
   std::span<const uint64_t> shard_file_bytes, shard_index_bytes, shard_index_xxh3_64;
@@ -64,10 +65,10 @@ struct ShardIdentity {
 
 /// The manifest of one shard. Stored tensors without pieces become whole pieces of logical tensors
 /// of their own name; so do aliases of such. Two dtypes or shapes for one logical name: kMismatch.
-/// `attempt`, `step` and `serial` stay unset, `ranks` is what the shard's rank needs.
+/// `attempt`, `step`, `serial` and `parent` stay unset, `ranks` is what the shard's rank needs.
 Result<ManifestColumns> ManifestOfShard(const ShardIdentity& shard, const IndexView& index);
 
-/// All shards of all parts, ordered by rank and name. `attempt`, `step` and `serial` stay unset,
+/// All shards of all parts, ordered by rank and name. `attempt`, `step`, `serial` and `parent` stay unset,
 /// `ranks` is the largest of the parts'. Parts are manifests that meet the rules. A shard name twice:
 /// kAlreadyExists; a logical tensor with two dtypes or two shapes: kMismatch, naming both shards.
 /// Near-linear in the number of pieces.

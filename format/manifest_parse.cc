@@ -23,6 +23,7 @@ Result<ManifestView> Borrow(const fbs::Manifest& manifest) {
   view.step = manifest.step();
   view.ranks = manifest.ranks();
   view.serial = manifest.serial();
+  view.parent = manifest.parent();
   const fbs::Shards& shards = *manifest.shards();
   DSCKPT_RETURN_IF_ERROR(
       BorrowStrings(kPart, shards.names(), "shards.names", kMaxItems, view.shard_names));

@@ -51,12 +51,23 @@ Result<std::unique_ptr<LockFile>> LockFile::Take(const std::string& path,
       return std::unique_ptr<LockFile>(new LockFile(fd, path, at_end));
     }
     Sys().close(fd);
-    if (outcome == Outcome::kRemoved) continue;
     if (std::chrono::steady_clock::now() >= deadline) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return Status(StatusCode::kFailedPrecondition, "'" + path + "' is locked by another process")
       .WithPath(path);
+}
+
+bool LockFile::IsHeld(const std::string& path) {
+  const int fd = Sys().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+  if (fd < 0) return errno != ENOENT;
+  struct flock whole = {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  // An error: a file system without locks, where nobody holds one.
+  const bool held = fcntl(fd, F_OFD_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
+  Sys().close(fd);
+  return held;
 }
 
 LockFile::~LockFile() {

@@ -25,6 +25,8 @@ class LockFile {
   static Result<std::unique_ptr<LockFile>> Take(const std::string& path,
                                                 std::chrono::milliseconds patience,
                                                 AtEnd at_end = AtEnd::kStays);
+  /// Whether somebody holds `path` locked, or may: it cannot be looked at. Leaves no trace.
+  static bool IsHeld(const std::string& path);
   ~LockFile();
   LockFile(const LockFile&) = delete;
   LockFile& operator=(const LockFile&) = delete;

@@ -262,18 +262,19 @@ LogicalTensorInfo Checkpoint::Impl::Info(uint32_t tensor) const {
   return info;
 }
 
-const reader::KnownStep& Checkpoint::Impl::Step() const {
-  std::call_once(step_looked_for, [this] {
-    if (has_manifest && manifest.step >= 0) {
-      step = {manifest.step, StepSource::kManifest};
-    } else if (has_manifest) {
-      step = FindStep(path, nullptr);
-    } else {
-      const auto first = OpenShard(0);
-      step = FindStep(path, first.ok() ? &*first : nullptr);
-    }
-  });
-  return step;
+reader::KnownStep Checkpoint::Impl::Step() const {
+  if (has_manifest && manifest.step >= 0) return {manifest.step, StepSource::kManifest};
+  {
+    std::lock_guard lock(mutex);
+    if (step) return *step;
+  }
+  if (has_manifest) return FindStep(path, nullptr);
+  const auto first = OpenShard(0);
+  if (!first.ok()) return FindStep(path, nullptr);  // It may open the next time.
+  const reader::KnownStep found = FindStep(path, &*first);
+  std::lock_guard lock(mutex);
+  step = found;
+  return found;
 }
 
 std::string Checkpoint::Impl::Title(uint32_t tensor) const {
@@ -307,6 +308,7 @@ bool Checkpoint::has_manifest() const { return impl_->has_manifest; }
 int64_t Checkpoint::step() const { return impl_->Step().step; }
 StepSource Checkpoint::step_source() const { return impl_->Step().source; }
 uint64_t Checkpoint::serial() const { return impl_->manifest.serial; }
+uint64_t Checkpoint::parent() const { return impl_->manifest.parent; }
 std::string_view Checkpoint::attempt() const { return impl_->manifest.attempt; }
 uint32_t Checkpoint::ranks() const { return impl_->manifest.ranks; }
 uint32_t Checkpoint::shard_count() const { return impl_->manifest.shard_count(); }

@@ -85,11 +85,10 @@ struct Checkpoint::Impl {
   mutable std::vector<bool> matched;  // by shard: what the manifest says of it was compared
   mutable std::unique_ptr<const format::PiecesByShard> by_shard;  // made for the first of them
   mutable reader::ChunkCache chunks{kCachedChunkBytes};
-  mutable std::once_flag step_looked_for;
-  mutable reader::KnownStep step;  // once it was looked for
+  mutable std::optional<reader::KnownStep> step;  // once it was looked for
 
   /// Where no manifest says it, a file has to be read for it: not before somebody asks.
-  const reader::KnownStep& Step() const;
+  reader::KnownStep Step() const;
   ShardInfo Shard(uint32_t i) const;
   Result<File> OpenShard(uint32_t shard) const;
   bool IsOpen(uint32_t shard) const;

@@ -36,6 +36,7 @@ Result<RunEntry> Examine(const std::string& directory, const std::string& name) 
   if (checkpoint.step() != kUnknownStep) entry.step = checkpoint.step();
   entry.step_source = checkpoint.step_source();
   entry.serial = checkpoint.serial();
+  entry.parent = checkpoint.parent();
   entry.shards = checkpoint.shard_count();
   for (uint32_t i = 0; i < entry.shards; ++i) entry.bytes += checkpoint.shard(i).file_bytes;
   return entry;
@@ -59,19 +60,20 @@ std::string WhyNot(const std::string& name, const Status& status) {
   return "incomplete: " + status.path() + ": " + status.message();
 }
 
+run::SaveRecord RecordOf(const RunEntry& entry) {
+  return {entry.name, entry.step, entry.serial, entry.parent};
+}
+
 std::vector<run::SaveRecord> RecordsOf(const std::vector<RunEntry>& entries) {
   std::vector<run::SaveRecord> records;
-  for (const RunEntry& entry : entries) records.push_back({entry.name, entry.step, entry.serial});
+  for (const RunEntry& entry : entries) records.push_back(RecordOf(entry));
   return records;
 }
 
 /// In the order of saves, those without a step last; with what that order says of each.
 void Order(std::vector<RunEntry>& entries, const std::optional<std::string>& latest) {
-  const auto record = [](const RunEntry& entry) {
-    return run::SaveRecord{entry.name, entry.step, entry.serial};
-  };
-  std::sort(entries.begin(), entries.end(), [&](const RunEntry& a, const RunEntry& b) {
-    return run::SavedBefore(record(a), record(b));
+  std::sort(entries.begin(), entries.end(), [](const RunEntry& a, const RunEntry& b) {
+    return run::SavedBefore(RecordOf(a), RecordOf(b));
   });
   const std::vector<bool> abandoned = run::FindAbandoned(RecordsOf(entries), latest);
   for (size_t i = 0; i < entries.size(); ++i) entries[i].abandoned = abandoned[i];
@@ -115,15 +117,8 @@ Result<Checkpoint> RunDirectory::Latest(const CheckpointOptions& options) const 
     if (!latest_name_ || !marked || marked->mark != run::Mark::kReplaced) continue;
     if (marked->name == *latest_name_) names.push_back(stray);
   }
-  const size_t unknown = static_cast<size_t>(
-      std::count_if(checkpoints_.begin(), checkpoints_.end(),
-                    [](const RunEntry& entry) { return !entry.step.has_value(); }));
-  // The last save first; those without a step, which no save of a run made, behind all others.
-  for (auto entry = checkpoints_.rbegin() + static_cast<std::ptrdiff_t>(unknown);
-       entry != checkpoints_.rend(); ++entry) {
-    names.push_back(entry->name);
-  }
-  for (size_t i = checkpoints_.size(); i-- > checkpoints_.size() - unknown;) {
+  // Behind it the last save first, and those of which no save of a run tells behind all others.
+  for (const size_t i : run::ResumeOrder(RecordsOf(checkpoints_))) {
     names.push_back(checkpoints_[i].name);
   }
   Status first;

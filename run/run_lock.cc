@@ -14,14 +14,6 @@ std::string EntryLock(const std::string& run, const std::string& name) {
   return run + "/" + NameLock(name);
 }
 
-/// Looks without making a lock file where there is none.
-bool IsHeld(const std::string& path, AtEnd at_end) {
-  const auto kind = io::KindOf(path);
-  if (!kind.ok() || *kind == io::PathKind::kNone) return false;
-  const auto lock = io::LockFile::Take(path, std::chrono::milliseconds(0), at_end);
-  return lock.status().code() == StatusCode::kFailedPrecondition;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<io::LockFile>> LockRun(const std::string& run,
@@ -43,10 +35,15 @@ Result<std::unique_ptr<io::LockFile>> LockEntry(const std::string& run, const st
       .WithPath(path);
 }
 
-bool IsRunLocked(const std::string& run) { return IsHeld(RunLock(run), AtEnd::kStays); }
+Status WhileNoRank0(const std::string& run, const std::function<Status()>& act) {
+  DSCKPT_ASSIGN_OR_RETURN(const auto kind, io::KindOf(RunLock(run)));
+  if (kind == io::PathKind::kNone) return act();
+  const auto lock = LockRun(run, std::chrono::milliseconds(0));
+  return lock.ok() ? act() : Status();
+}
 
 bool IsEntryLocked(const std::string& run, const std::string& name) {
-  return IsHeld(EntryLock(run, name), AtEnd::kRemoved);
+  return io::LockFile::IsHeld(EntryLock(run, name));
 }
 
 }  // namespace dsckpt::run

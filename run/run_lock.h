@@ -2,6 +2,7 @@
 #define DSCKPT_RUN_RUN_LOCK_H_
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -22,8 +23,9 @@ Result<std::unique_ptr<io::LockFile>> LockRun(const std::string& run,
 /// kFailedPrecondition: somebody does.
 Result<std::unique_ptr<io::LockFile>> LockEntry(const std::string& run, const std::string& name);
 
-/// Whether the run directory has a live rank 0.
-bool IsRunLocked(const std::string& run);
+/// Calls `act` unless the run directory has a live rank 0, of which none starts meanwhile. Where
+/// there never was one, no lock is left behind.
+Status WhileNoRank0(const std::string& run, const std::function<Status()>& act);
 /// Whether somebody holds the lock of the entry.
 bool IsEntryLocked(const std::string& run, const std::string& name);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <tuple>
 
 namespace dsckpt::run {
@@ -21,45 +22,42 @@ bool SavedBefore(const SaveRecord& a, const SaveRecord& b) {
   return std::tie(a.serial, a.step, a.name) < std::tie(b.serial, b.step, b.name);
 }
 
-std::optional<size_t> FindLatest(std::span<const SaveRecord> saves,
-                                 const std::optional<std::string>& latest) {
-  if (const auto named = FindName(saves, latest)) return named;
-  for (size_t i = saves.size(); i-- > 0;) {
-    if (saves[i].step) return i;
-  }
-  if (saves.empty()) return {};
-  return saves.size() - 1;
+std::vector<size_t> ResumeOrder(std::span<const SaveRecord> saves) {
+  std::vector<size_t> order(saves.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const bool known = saves[a].step.has_value();
+    if (known != saves[b].step.has_value()) return known;
+    return SavedBefore(saves[b], saves[a]);
+  });
+  return order;
 }
 
 std::vector<bool> FindAbandoned(std::span<const SaveRecord> saves,
                                 const std::optional<std::string>& latest) {
-  uint64_t last = std::numeric_limits<uint64_t>::max();
-  if (const auto named = FindName(saves, latest); named && saves[*named].serial != 0) {
-    last = saves[*named].serial;
-  }
   std::vector<bool> abandoned(saves.size(), false);
-  // From the newest on: the lowest step of what was saved later, up to what `latest` names.
+  // What comes next on the line has at most this serial, and a step below the other.
+  uint64_t newest = std::numeric_limits<uint64_t>::max();
   std::optional<int64_t> lowest;
-  uint64_t lowest_serial = 0;
-  std::optional<int64_t> lowest_of_serial;
-  for (size_t i = saves.size(); i-- > 0;) {
-    const SaveRecord& save = saves[i];
-    if (save.serial == 0) break;
-    if (save.serial != lowest_serial) {
-      // Copies of one checkpoint share a serial: none of them was saved after another.
-      if (lowest_of_serial)
-        lowest = lowest ? std::min(*lowest, *lowest_of_serial) : lowest_of_serial;
-      lowest_of_serial.reset();
-      lowest_serial = save.serial;
+  if (const auto named = FindName(saves, latest); named && saves[*named].serial != 0) {
+    newest = saves[*named].serial;
+  }
+  for (size_t end = saves.size(); end > 0 && saves[end - 1].serial != 0;) {
+    // Copies of one checkpoint share a serial: none of them was saved after another.
+    size_t begin = end;
+    while (begin > 0 && saves[begin - 1].serial == saves[end - 1].serial) --begin;
+    uint64_t next_newest = newest;
+    std::optional<int64_t> next_lowest = lowest;
+    for (size_t i = begin; i < end; ++i) {
+      const SaveRecord& save = saves[i];
+      abandoned[i] = save.serial > newest || (lowest && save.step && *lowest <= *save.step);
+      if (abandoned[i]) continue;
+      if (save.parent != 0) next_newest = std::min(next_newest, save.parent);
+      if (save.step) next_lowest = next_lowest ? std::min(*next_lowest, *save.step) : *save.step;
     }
-    if (save.serial > last) {
-      abandoned[i] = true;
-      continue;
-    }
-    abandoned[i] = lowest && save.step && *lowest <= *save.step;
-    if (save.step) {
-      lowest_of_serial = lowest_of_serial ? std::min(*lowest_of_serial, *save.step) : *save.step;
-    }
+    newest = next_newest;
+    lowest = next_lowest;
+    end = begin;
   }
   return abandoned;
 }

@@ -17,19 +17,21 @@ struct SaveRecord {
   std::string name;
   std::optional<int64_t> step;
   uint64_t serial = 0;  ///< From its manifest; 0: not known.
+  uint64_t parent = 0;  ///< Likewise: the serial of the save that training went on from.
 };
 
 /// By serial, then step, then name: those that no save of the run made come first.
 bool SavedBefore(const SaveRecord& a, const SaveRecord& b);
 
-/// The position of what a resume takes: what `latest` names, or else the newest whose step is
-/// known, or else the newest. Nothing where there is none. `saves` stand in the order of saves.
-std::optional<size_t> FindLatest(std::span<const SaveRecord> saves,
-                                 const std::optional<std::string>& latest);
+/// Positions in the order in which a resume without `latest` tries them: the last save first, those
+/// whose step is not known behind all others.
+std::vector<size_t> ResumeOrder(std::span<const SaveRecord> saves);
 
-/// By position: whether training has left the checkpoint behind. It was saved after what `latest`
-/// names, which was set back then; or what was saved after it, but not after that, has a step at
-/// most its own. One whose serial is not known is never abandoned.
+/// By position: whether training has left the checkpoint behind: it is not on the line of saves
+/// that leads to what `latest` names, or else to the newest. Next on the line after a save is the
+/// newest one that is not after its parent and, since training may be set back without a word, has
+/// a step below those of all saves on the line so far. One whose serial is not known is never
+/// abandoned.
 std::vector<bool> FindAbandoned(std::span<const SaveRecord> saves,
                                 const std::optional<std::string>& latest);
 

@@ -46,11 +46,11 @@ def parse_manifest(path, strict=False):
     check(all(a < b for a, b in zip(order, order[1:])), "M15", "pieces do not ascend")
     check({column[1] for column in columns} == set(range(len(names))), "M16", "a logical tensor without pieces")
     said = list(read_pieces(pieces))
-    at = root.where(1), root.where(2), root.where(0), root.where(8)
+    at = root.where(1), root.where(2), root.where(0), root.where(8), root.where(9)
     text = at[2] + root.get(at[2], "I")
     return {"attempt": root.data[text + 4 : text + 4 + root.get(text, "I")].decode(),
             "step": root.get(at[0], "q") if at[0] else 0, "ranks": root.get(at[1], "I") if at[1] else 0,
-            "serial": root.get(at[3], "Q") if at[3] else 0,
+            "serial": root.get(at[3], "Q") if at[3] else 0, "parent": root.get(at[4], "Q") if at[4] else 0,
             "shards": rows, "logical": logical, "placed": placed, "pieces": said}
 
 
@@ -64,7 +64,7 @@ def describe_manifest(manifest):
         tensors[column[1]]["pieces"] += [{"shard": name, "tensor": tensor} | row] if piece else []
     rows = [dict(zip(("name", "rank", "file_bytes", "index_bytes"), row)) | {"index_xxh3_64": f"{row[4]:016x}"}
             for row in manifest["shards"]]
-    return {key: manifest[key] for key in ("attempt", "step", "ranks", "serial")} | {"shards": rows, "tensors": tensors}
+    return {key: manifest[key] for key in ("attempt", "step", "ranks", "serial", "parent")} | {"shards": rows, "tensors": tensors}
 
 
 def read_checkpoint(path, strict=False):

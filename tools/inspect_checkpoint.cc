@@ -241,6 +241,7 @@ void WriteJson(Console& console, const Checkpoint& checkpoint, const Survey& sur
   json.Key("step");
   checkpoint.step() != kUnknownStep ? json.Int(checkpoint.step()) : json.Null();
   json.Key("serial").Uint(checkpoint.serial());
+  json.Key("parent").Uint(checkpoint.parent());
   json.Key("attempt");
   checkpoint.has_manifest() ? json.String(checkpoint.attempt()) : json.Null();
   json.Key("ranks").Uint(checkpoint.ranks());

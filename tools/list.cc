@@ -50,6 +50,7 @@ void ListJson(Console& console, const RunDirectory& run) {
     const char* const source = Text(entry.step_source);
     source != nullptr ? json.String(source) : json.Null();
     json.Key("serial").Uint(entry.serial);
+    json.Key("parent").Uint(entry.parent);
     json.Key("abandoned").Bool(entry.abandoned);
     json.Key("shards").Uint(entry.shards);
     json.Key("bytes").Uint(entry.bytes);

@@ -37,11 +37,12 @@ class Leader {
     format::ManifestColumns manifest;
     Status outcome = AsFailure(Prepare(run, manifest));
     if (outcome.ok()) {
-      outcome = PublishAttempt(attempt_.paths, manifest, attempt_.deadline, warn_);
+      outcome = PublishAttempt(attempt_.paths, manifest, replaces_, attempt_.deadline, warn_);
     }
     const bool published = outcome.ok() || outcome.code() == StatusCode::kDurabilityUnknown;
     if (published && run != nullptr) {
-      run->last_serial = manifest.serial;
+      run->last_serial = run->latest_serial = manifest.serial;
+      run->latest = attempt_.paths.name;
       const Status moved = run::WriteLatest(attempt_.paths.run, attempt_.paths.name);
       if (outcome.ok() && !moved.ok()) outcome = LatestUnknown(attempt_.paths, moved);
       CheckpointStep("latest");
@@ -77,10 +78,21 @@ class Leader {
     }
     DSCKPT_RETURN_IF_ERROR(CheckReports(reports));
     DSCKPT_ASSIGN_OR_RETURN(manifest, MergeReports(reports));
-    DSCKPT_RETURN_IF_ERROR(CheckTarget(attempt_.paths, attempt_.replace, run != nullptr));
+    DSCKPT_ASSIGN_OR_RETURN(replaces_,
+                            CheckTarget(attempt_.paths, attempt_.replace, run != nullptr));
     if (run == nullptr) return Status();
     DSCKPT_ASSIGN_OR_RETURN(manifest.serial, NextSerial(*run));
+    manifest.parent = SerialOfLatest(*run);
     return Status();
+  }
+
+  /// 0 where `latest` names no complete save of the run.
+  uint64_t SerialOfLatest(const RunState& run) const {
+    const auto latest = run::ReadLatest(attempt_.paths.run);
+    if (!latest) return 0;
+    if (*latest == run.latest) return run.latest_serial;
+    const auto complete = ReadComplete(attempt_.paths.run, *latest);
+    return complete.ok() ? complete->serial : 0;
   }
 
   Result<uint64_t> NextSerial(const RunState& run) const {
@@ -146,6 +158,7 @@ class Leader {
   const Attempt& attempt_;
   const Report mine_;
   const io::Warn& warn_;
+  bool replaces_ = false;  // What stands at the name gives way.
 };
 
 Status Follow(Coordinator& coordinator, const Attempt& attempt, const Report& mine,

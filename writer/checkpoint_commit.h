@@ -26,6 +26,9 @@ struct RunState {
   Retention retention;
   /// At least that of every complete checkpoint of the run; nothing before the first commit.
   std::optional<uint64_t> last_serial = {};
+  /// The name that the last commit put into `latest`, and its serial.
+  std::string latest = {};
+  uint64_t latest_serial = 0;
 };
 
 /// The group's part of a commit (spec/commit.md), after this rank's shards are durable or failed:

@@ -75,8 +75,8 @@ void WarnOf(Status status, const io::Warn& warn) {
   if (!status.ok() && warn) warn(std::move(status));
 }
 
-/// The checkpoint that stood at the name has that of the attempt now. A rank that gives up may take
-/// it away, which does no harm.
+/// The old checkpoint is in the attempt's directory. A rank that gives up may take it away, which
+/// does no harm.
 Status FinishExchange(const AttemptPaths& paths, const io::Warn& warn) {
   CheckpointStep("renamed");
   DSCKPT_RETURN_IF_ERROR(SyncPublished(paths));
@@ -85,8 +85,10 @@ Status FinishExchange(const AttemptPaths& paths, const io::Warn& warn) {
   return Status();
 }
 
-Status MoveDirectory(const AttemptPaths& paths, const io::Warn& warn) {
-  const bool replaces = Stands(paths.Final());
+/// `replaces`: what stands at the name gives way. Else nothing does, not even what came there since
+/// somebody looked.
+Status MoveDirectory(const AttemptPaths& paths, bool replaces, const io::Warn& warn) {
+  replaces = replaces && Stands(paths.Final());
   if (replaces) {
     const Status exchanged = io::Exchange(paths.Directory(), paths.Final());
     if (exchanged.code() == StatusCode::kNotFound) return GivenUp(paths);
@@ -212,32 +214,33 @@ void CheckpointStep(const char* step) {
   if (const CheckpointStepHook hook = step_hook.load(); hook != nullptr) hook(step);
 }
 
-Status CheckTarget(const AttemptPaths& paths, bool replace, bool run) {
+Result<bool> CheckTarget(const AttemptPaths& paths, bool replace, bool run) {
   DSCKPT_ASSIGN_OR_RETURN(const auto kind, io::KindOf(paths.Final()));
-  if (kind == io::PathKind::kNone) return Status();
+  if (kind == io::PathKind::kNone) return false;
   DSCKPT_ASSIGN_OR_RETURN(const auto manifest, io::KindOf(run::ManifestPath(paths.Final())));
   const bool checkpoint = manifest == io::PathKind::kFile;
-  if (checkpoint ? replace : paths.in_place && kind == io::PathKind::kDirectory) return Status();
-  if (checkpoint && run && IsAbandoned(paths.run, paths.name)) return Status();
+  if (checkpoint ? replace : paths.in_place && kind == io::PathKind::kDirectory) return true;
+  if (checkpoint && run && IsAbandoned(paths.run, paths.name)) return true;
   return Status(StatusCode::kAlreadyExists,
                 checkpoint ? "checkpoint '" + paths.Final() +
                                  "' stands already: give another name, ask to replace it, or, "
                                  "where training goes on from an earlier one, roll the run back "
-                                 "to that first"
+                                 "to that first (RollBack(), Run.roll_back() in Python)"
                            : "'" + paths.Final() +
                                  "' stands and is no checkpoint: remove it, or give another name")
       .WithPath(paths.Final());
 }
 
 Status PublishAttempt(const AttemptPaths& paths, const format::ManifestColumns& manifest,
-                      Coordinator::Clock::time_point deadline, const io::Warn& warn) {
+                      bool replaces, Coordinator::Clock::time_point deadline,
+                      const io::Warn& warn) {
   DSCKPT_ASSIGN_OR_RETURN(const auto bytes, format::EncodeManifest(manifest));
   DSCKPT_RETURN_IF_ERROR(FindShards(paths, manifest.shard_names, deadline));
   Status written = io::WriteSmallFile(run::ManifestPath(paths.Directory()), bytes);
   if (written.code() == StatusCode::kNotFound) return GivenUp(paths);
   DSCKPT_RETURN_IF_ERROR(std::move(written));
   CheckpointStep("manifest");
-  if (!paths.in_place) return MoveDirectory(paths, warn);
+  if (!paths.in_place) return MoveDirectory(paths, replaces, warn);
   return InPlaceMove(paths, manifest.shard_names).Run(warn);
 }
 

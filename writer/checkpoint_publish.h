@@ -19,14 +19,14 @@ void CheckpointStep(const char* step);
 
 /// Rank 0: whether the attempt may stand under its name. A checkpoint there gives way where it is
 /// to be replaced, and, in a `run` that has an order of saves, where training has left it behind.
-/// kAlreadyExists.
-Status CheckTarget(const AttemptPaths& paths, bool replace, bool run);
+/// Returns whether anything does; kAlreadyExists.
+Result<bool> CheckTarget(const AttemptPaths& paths, bool replace, bool run);
 
 /// Rank 0, all shards of `manifest` being durable in the attempt's directory: makes them the
-/// checkpoint. Any error but kDurabilityUnknown: nothing was published, and nobody will;
-/// kTimedOut: another rank gave the attempt up.
+/// checkpoint. `replaces`: as CheckTarget() said. Any error but kDurabilityUnknown: nothing was
+/// published, and nobody will; kTimedOut: another rank gave the attempt up.
 Status PublishAttempt(const AttemptPaths& paths, const format::ManifestColumns& manifest,
-                      Coordinator::Clock::time_point deadline, const io::Warn& warn);
+                      bool replaces, Coordinator::Clock::time_point deadline, const io::Warn& warn);
 
 /// Ends, forwards or not at all, an attempt that a crash stopped between writing its manifest and
 /// publishing it in place.

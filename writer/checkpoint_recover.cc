@@ -46,9 +46,7 @@ class Recovery {
     }
     for (const std::string& entry : entries) {
       const bool wanted = !only_ || entry == *only_;
-      if (wanted && run::CheckCheckpointName(entry, "").ok() && !run::IsEntryLocked(run_, entry)) {
-        Try(EndInPlace(entry));
-      }
+      if (wanted && run::CheckCheckpointName(entry, "").ok()) Try(EndInPlace(entry));
     }
     return Status();
   }
@@ -102,6 +100,7 @@ class Recovery {
       const auto left = run::ParseMarkedName(entry);
       const bool ours = left && left->name.empty() && left->mark != Mark::kReplaced;
       if (!ours || left->attempt.starts_with(session_)) continue;
+      if (!only_ && run::IsEntryLocked(run_, name)) return Status();  // Of somebody alive.
       if (left->mark == Mark::kIncomplete) {
         DSCKPT_RETURN_IF_ERROR(FinishInPlace({run_, name, left->attempt, true}));
       }

@@ -19,10 +19,11 @@ Status RemoveCheckpoint(const std::string& run, const CompleteCheckpoint& checkp
                         const std::string& attempt) {
   const std::string directory = run + "/" + checkpoint.name;
   DSCKPT_ASSIGN_OR_RETURN(const auto entries, io::ListDirectory(directory));
+  std::vector<std::string> shards = checkpoint.shards;
+  std::sort(shards.begin(), shards.end());
   const bool shared = std::any_of(entries.begin(), entries.end(), [&](const std::string& entry) {
     return entry != format::kManifestName && !entry.starts_with(".dsckpt-") &&
-           std::find(checkpoint.shards.begin(), checkpoint.shards.end(), entry) ==
-               checkpoint.shards.end();
+           !std::binary_search(shards.begin(), shards.end(), entry);
   });
   if (!shared) {
     const std::string removed = run::AttemptPaths{run, checkpoint.name, attempt}.Tombstone();
@@ -48,6 +49,7 @@ Result<CompleteCheckpoint> ReadComplete(const std::string& run, const std::strin
   checkpoint.name = name;
   if (manifest.view.step >= 0) checkpoint.step = manifest.view.step;
   checkpoint.serial = manifest.view.serial;
+  checkpoint.parent = manifest.view.parent;
   checkpoint.attempt = manifest.view.attempt;
   checkpoint.shards.assign(manifest.view.shard_names.begin(), manifest.view.shard_names.end());
   return checkpoint;

@@ -163,7 +163,7 @@ void CheckpointWriter::Impl::Emit(Event::Kind kind, const Status& status) {
 /// under way, which might change what stands.
 Status CheckpointWriter::Impl::CheckName(const CheckpointHandle::Job& job) {
   if (job.rank != 0 || !Active().empty()) return Status();
-  return CheckTarget(job.attempt.paths, job.attempt.replace, !options.standalone);
+  return CheckTarget(job.attempt.paths, job.attempt.replace, !options.standalone).status();
 }
 
 /// Without the lock of the run, that of the one name; and what dead processes left of it goes.
@@ -178,9 +178,9 @@ Status CheckpointWriter::Impl::ClaimName(CheckpointHandle::Job& job) {
   }
   if (job.name_lock != nullptr) return Status();
   DSCKPT_ASSIGN_OR_RETURN(job.name_lock, run::LockEntry(paths.run, paths.name));
-  // A live rank 0 has attempts of its own here.
-  if (run::IsRunLocked(paths.run)) return Status();
-  return Recover(paths.run, coordinator->session(), warn, paths.name);
+  return run::WhileNoRank0(paths.run, [&] {  // It has attempts of its own here.
+    return Recover(paths.run, coordinator->session(), warn, paths.name);
+  });
 }
 
 Status CheckpointWriter::Impl::Begin(CheckpointHandle::Job& job,
@@ -248,12 +248,11 @@ void CheckpointWriter::Impl::Commit(const JobPtr& job) {
   if (!outcome.ok()) {
     const bool published = outcome.code() == StatusCode::kDurabilityUnknown;
     Emit(published ? Event::Kind::kDurability : Event::Kind::kSaveFailed, outcome);
-    std::lock_guard guard(mutex);
-    failed.push_back(job);
   }
   std::shared_ptr<io::LockFile> free;
   {
     std::lock_guard guard(mutex);
+    if (!outcome.ok()) failed.push_back(job);
     std::erase(active, job);
     free = std::move(job->name_lock);
   }
@@ -279,13 +278,17 @@ Status CheckpointWriter::Impl::AwaitAlone() {
 }
 
 Status CheckpointWriter::Impl::TakeUnseenFailure() {
-  std::lock_guard guard(mutex);
-  while (!failed.empty()) {
-    const JobPtr job = std::move(failed.front());
-    failed.erase(failed.begin());
+  while (true) {
+    JobPtr job;
+    {
+      std::lock_guard guard(mutex);
+      if (failed.empty()) return Status();
+      job = std::move(failed.front());
+      failed.erase(failed.begin());
+    }
+    // Not under the lock: what is left of its commit takes that.
     if (!job->WasSeen()) return job->WaitDone();
   }
-  return Status();
 }
 
 CheckpointWriter::CheckpointWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -90,6 +90,8 @@ class Checkpoint {
   StepSource step_source() const;
   /// Position among the saves of its run directory, from 1; 0: not known.
   uint64_t serial() const;
+  /// serial() of the save that training went on from; 0: none, or not known.
+  uint64_t parent() const;
   std::string_view attempt() const;
   uint32_t ranks() const;
   uint32_t shard_count() const;
@@ -164,9 +166,9 @@ struct RunEntry {
   uint32_t shards = 0;
   StepSource step_source = StepSource::kUnknown;
   uint64_t serial = 0;  ///< as Checkpoint::serial()
-  /// Training has left it behind: the run was set back to an earlier save than this one, or went on
-  /// from there, so that a later save has a step at most its own (spec/commit.md, "Order of
-  /// saves").
+  uint64_t parent = 0;  ///< as Checkpoint::parent()
+  /// Training has left it behind: it is not on the line of saves that leads to the latest one,
+  /// because the run was set back to an earlier one (spec/commit.md, "Order of saves").
   bool abandoned = false;
 };
 

@@ -254,9 +254,10 @@ Json Describe(const format::ManifestView& manifest) {
                        {"shape", std::vector<int64_t>(shape.begin(), shape.end())},
                        {"pieces", std::move(rows)}});
   }
-  return {{"attempt", manifest.attempt}, {"step", manifest.step},
-          {"ranks", manifest.ranks},     {"serial", manifest.serial},
-          {"shards", std::move(shards)}, {"tensors", std::move(tensors)}};
+  return {{"attempt", manifest.attempt},  {"step", manifest.step},
+          {"ranks", manifest.ranks},      {"serial", manifest.serial},
+          {"parent", manifest.parent},    {"shards", std::move(shards)},
+          {"tensors", std::move(tensors)}};
 }
 
 Result<Json> Describe(const Checkpoint& checkpoint) {

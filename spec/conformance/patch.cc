@@ -60,6 +60,7 @@ format::ManifestColumns Own(const format::ManifestView& view) {
           .step = view.step,
           .ranks = view.ranks,
           .serial = view.serial,
+          .parent = view.parent,
           .shard_names = {view.shard_names.begin(), view.shard_names.end()},
           .shard_rank = Own(view.shard_rank),
           .shard_file_bytes = Own(view.shard_file_bytes),

@@ -321,6 +321,7 @@ Result<std::string> ManifestVector(const std::string& pieces, const std::string&
   manifest.attempt = "6f1d2c-3";
   manifest.step = 1000;
   manifest.serial = 3;
+  manifest.parent = 1;
   DSCKPT_ASSIGN_OR_RETURN(const Bytes bytes, format::EncodeManifest(manifest));
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }

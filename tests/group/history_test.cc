@@ -56,6 +56,13 @@ Act RandomAct(std::mt19937& random) {
   return act;
 }
 
+/// Whether the act has to be refused: what stands at its name is not left behind.
+bool MustBeRefused(const std::string& run, const Act& act) {
+  const std::string name = DefaultCheckpointName(act.step);
+  return act.kind == Act::Kind::kSave && !act.replace &&
+         fs::exists(run + "/" + name + "/dsckpt.manifest") && !IsAbandoned(run, name);
+}
+
 Status Perform(CheckpointWriter& writer, const Act& act) {
   if (act.kind == Act::Kind::kRollBack) return writer.RollBack(act.step);
   const Part part(0, 1, act.value, 4);
@@ -104,7 +111,12 @@ class History {
         std::ofstream out(log, std::ios::app);
         out << "started" << std::endl;
         for (const Act& act : acts) {
-          out << static_cast<int>(Perform(*writer, act).code()) << std::endl;
+          const bool refuse = MustBeRefused(run_, act);
+          const StatusCode code = Perform(*writer, act).code();
+          if (refuse != (code == StatusCode::kAlreadyExists)) {
+            return Status(StatusCode::kInternal, "step " + std::to_string(act.step));
+          }
+          out << static_cast<int>(code) << std::endl;
         }
         return Status();
       });

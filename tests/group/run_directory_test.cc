@@ -1,6 +1,9 @@
 // `latest`, retention, and what a start clears. One rank: the group has no part in these.
 
+#include <atomic>
+#include <cerrno>
 #include <filesystem>
+#include <thread>
 
 #include "dsckpt/checkpoint.h"
 #include "run/manifest_file.h"
@@ -256,6 +259,44 @@ TEST_CASE("a roll back from outside waits for no live job and mends what a crash
   REQUIRE(RollBack(run.path, "step-0000000002").ok());
   CHECK(Latest(run.path) == "step-0000000002\n");
   CHECK(RollBack(run.path + "/none", 1).code() == StatusCode::kNotFound);
+}
+
+TEST_CASE("what came to the name since it was looked at is not replaced") {
+  Run run;
+  static std::string other;
+  other = run.path + "/step-0000000001/theirs";
+  SetCheckpointStepHook([](const char* step) {
+    // As a merge beside the run would publish it.
+    if (std::string(step) == "manifest") fs::create_directories(other);
+  });
+  const Status saved = run.Save(1);
+  SetCheckpointStepHook(nullptr);
+  CHECK(saved.code() == StatusCode::kAlreadyExists);
+  CHECK(fs::exists(other));
+  CHECK(LeftOvers(run.path).empty());
+}
+
+TEST_CASE("threads that wait beside saves that fail") {
+  Run run;
+  std::atomic<bool> stop = false;
+  std::atomic<int> failures = 0;
+  const auto wait = [&] {
+    while (!stop) failures += !run.writer->WaitDurable().ok();
+  };
+  std::thread one(wait), two(wait);
+  constexpr int kSaves = 30;
+  for (int64_t step = 1; step <= kSaves; ++step) {
+    FaultFs faults;
+    faults.Fail("fsync", EIO);
+    const Part part(0, 1, 1, 4);
+    CHECK(run.writer->Save(step, part.state()).ok());
+    failures += !run.writer->WaitDurable().ok();
+  }
+  stop = true;
+  one.join();
+  two.join();
+  // Each failure is shown once, to whichever thread asks first.
+  CHECK(failures == kSaves);
 }
 
 TEST_CASE("retention never removes what latest names") {

@@ -118,11 +118,26 @@ TEST_CASE("what training has left behind") {
   CHECK(Abandoned({{"a", {}, 1}, {"b", 50, 2}}, "b") == std::vector<bool>{false, false});
 }
 
-TEST_CASE("what a resume takes") {
+TEST_CASE("what training has left behind, by parents") {
+  // 100, 110, 120; set back to 100, then 115: the old 110 is left behind although it is below.
+  const Records back = {{"a", 100, 1, 0}, {"b", 110, 2, 1}, {"c", 120, 3, 2}, {"d", 115, 4, 1}};
+  CHECK(Abandoned(back, "d") == std::vector<bool>{false, true, true, false});
+  // Set back once more, to the branch that was left.
+  CHECK(Abandoned(back, "c") == std::vector<bool>{false, false, false, true});
+  // A lower step on a branch that was left says nothing of the line.
+  const Records lower = {{"a", 100, 1, 0}, {"b", 50, 2, 1}, {"c", 120, 3, 1}};
+  CHECK(Abandoned(lower, "c") == std::vector<bool>{false, true, false});
+  // Retention has removed the parent: the newest before it is next.
+  const Records gaps = {{"a", 100, 1, 0}, {"c", 120, 3, 2}, {"d", 105, 5, 2}};
+  CHECK(Abandoned(gaps, "d") == std::vector<bool>{false, true, false});
+  // Set back without a word: the parent is what `latest` named, the step says where from.
+  const Records silent = {{"a", 100, 1, 0}, {"b", 200, 2, 1}, {"c", 150, 3, 2}};
+  CHECK(Abandoned(silent, "c") == std::vector<bool>{false, true, false});
+}
+
+TEST_CASE("what a resume takes without latest") {
   const Records saves = {{"x", {}, 0}, {"a", 100, 1}, {"b", 50, 2}};
-  CHECK(run::FindLatest(saves, "a") == 1);
-  CHECK(run::FindLatest(saves, "gone") == 2);
-  CHECK(run::FindLatest(saves, std::nullopt) == 2);
-  CHECK(run::FindLatest(Records{{"x", {}, 0}, {"y", {}, 0}}, std::nullopt) == 1);
-  CHECK_FALSE(run::FindLatest(Records{}, "a"));
+  CHECK(run::ResumeOrder(saves) == std::vector<size_t>{2, 1, 0});
+  CHECK(run::ResumeOrder(Records{{"x", {}, 0}, {"y", {}, 0}}) == std::vector<size_t>{1, 0});
+  CHECK(run::ResumeOrder(Records{}).empty());
 }

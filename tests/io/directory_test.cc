@@ -142,7 +142,11 @@ TEST_CASE("a directory that cannot be synced is an error only where syncing mean
 
 TEST_CASE("a lock file has one holder") {
   TempDir dir;
+  CHECK_FALSE(LockFile::IsHeld(dir / "lock"));
+  CHECK_FALSE(std::filesystem::exists(dir / "lock"));  // Looking leaves no trace.
   auto first = LockFile::Take(dir / "lock", std::chrono::milliseconds(0));
+  CHECK(LockFile::IsHeld(dir / "lock"));
+  CHECK(LockFile::IsHeld(dir / "lock"));  // Nor does it take what it looks at.
   REQUIRE(first.ok());
   const auto second = LockFile::Take(dir / "lock", std::chrono::milliseconds(30));
   CHECK(second.status().code() == StatusCode::kFailedPrecondition);
