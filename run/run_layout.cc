@@ -30,6 +30,9 @@ bool IsAlphanumeric(char c) {
   return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
+constexpr std::string_view kSpace = " \t\r\n\v\f";
+bool IsSpace(char c) { return kSpace.find(c) != std::string_view::npos; }
+
 Status CheckBareName(std::string_view what, std::string_view name, size_t more) {
   const char* why = nullptr;
   if (name.empty()) {
@@ -41,6 +44,8 @@ Status CheckBareName(std::string_view what, std::string_view name, size_t more) 
     why = "begins with a dot";
   } else if (!format::IsValidUtf8(name)) {
     why = "is not UTF-8";
+  } else if (IsSpace(name.front()) || IsSpace(name.back())) {
+    why = "begins or ends with white space, which the text of 'latest' does not keep";
   } else if (name.size() + more > format::kMaxFileName) {
     why = "is too long for a file name";
   } else if (run::FindMark(name)) {
@@ -128,8 +133,9 @@ std::string AttemptPaths::Replaced() const {
 std::string NameLock(std::string_view name) { return ".dsckpt-" + std::string(name) + ".lock"; }
 
 Status CheckCheckpointName(std::string_view name, std::string_view attempt) {
-  if (name == kLatestName) {
-    return Status(StatusCode::kInvalidArgument, "a checkpoint cannot be called 'latest'");
+  if (name == kLatestName || name == format::kManifestName) {
+    return Status(StatusCode::kInvalidArgument,
+                  "a checkpoint cannot be called '" + std::string(name) + "'");
   }
   return CheckBareName("checkpoint name", name, TextOf(Mark::kIncomplete).size() + attempt.size());
 }
@@ -143,7 +149,6 @@ Status CheckShardName(std::string_view name) {
 }
 
 std::optional<std::string> ParseLatest(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n\v\f";
   const size_t begin = text.find_first_not_of(kSpace);
   if (begin == std::string_view::npos) return {};
   text = text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);

@@ -192,7 +192,7 @@ MergeProvider::MergeProvider(const Checkpoint& checkpoint, const MergePlan& plan
 void MergeProvider::DescribeFlat(Description& description) const {
   description.Flat();
   for (uint32_t i = 0; i < checkpoint_.tensor_count(); ++i) {
-    if (plan_.chosen(file_)[i]) DescribeTensor(description, Key(plan_.name(i)), i);
+    if (plan_.chosen(file_)[i]) DescribeTensor(description, Key(plan_.name(i)), i, {});
   }
 }
 
@@ -204,17 +204,18 @@ void MergeProvider::Describe(Description& description) const {
   }
   tree_.Describe(
       description, plan_.chosen(file_), rest_ && !plan_.choice().tensors_only,
-      [this](Description& d, const Key& key, uint32_t tensor) { DescribeTensor(d, key, tensor); },
-      [this](Description& d, const Key& key, const MergedTree::ObjectRef& object) {
-        DescribeObject(d, key, object);
-      });
+      [this](Description& d, const Key& key, uint32_t tensor, std::string_view tag) {
+        DescribeTensor(d, key, tensor, tag);
+      },
+      [this](Description& d, const Key& key, const MergedTree::ObjectRef& object,
+             std::string_view tag) { DescribeObject(d, key, object, tag); });
   for (const auto& [name, tensor] : plan_.ties(file_))
-    DescribeTensor(description, Key(name), tensor);
+    DescribeTensor(description, Key(name), tensor, {});
   if (rest_) DescribeAttributes(description);
 }
 
-void MergeProvider::DescribeTensor(Description& description, const Key& key,
-                                   uint32_t tensor) const {
+void MergeProvider::DescribeTensor(Description& description, const Key& key, uint32_t tensor,
+                                   std::string_view tag) const {
   const LogicalTensorInfo info = checkpoint_.tensor(tensor);
   const uint32_t owner = plan_.owner(tensor);
   TensorSource source;
@@ -229,6 +230,7 @@ void MergeProvider::DescribeTensor(Description& description, const Key& key,
   };
   source.read = read;
   if (source.dtype != info.dtype.code) {
+    if (tag.find(':') != std::string_view::npos) tag = {};  // Its parameter is of the old dtype.
     source.read = [this, read, from = info.dtype.code, to = source.dtype](
                       uint64_t offset, std::span<std::byte> out) -> Status {
       DSCKPT_ASSIGN_OR_RETURN(const uint64_t overflows, ReadCast(from, to, offset, out, read));
@@ -247,11 +249,12 @@ void MergeProvider::DescribeTensor(Description& description, const Key& key,
       }
     }
   }
-  description.Tensor(key, source);
+  description.Tensor(key, source, tag);
 }
 
 void MergeProvider::DescribeObject(Description& description, const Key& key,
-                                   const MergedTree::ObjectRef& object) const {
+                                   const MergedTree::ObjectRef& object,
+                                   std::string_view tag) const {
   const auto shard = checkpoint_.OpenShard(object.shard);
   if (!shard.ok()) return description.Fail(shard.status());
   const auto info = shard->FindObject(object.name);
@@ -264,7 +267,7 @@ void MergeProvider::DescribeObject(Description& description, const Key& key,
     DSCKPT_ASSIGN_OR_RETURN(const File file, checkpoint_.OpenShard(from));
     return file.ReadObject(name, sink);
   };
-  description.Object(key, source);
+  description.Object(key, source, tag);
 }
 
 /// Of the first rank that has each.
@@ -281,6 +284,8 @@ void MergeProvider::DescribeAttributes(Description& description) const {
     if (!attributes) continue;
     for (const Node& attribute : *attributes) {
       const std::string name(attribute.key().text());
+      // With something beside it the state is no single value any more.
+      if (name == "py.root" && tree_.has_ranks() && attribute.value() == Value(std::string("value"))) continue;
       if (seen.insert(name).second) description.Attribute(name, attribute.value());
     }
   }

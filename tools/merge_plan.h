@@ -99,10 +99,11 @@ class MergeProvider final : public StateProvider {
   void Describe(Description& description) const override;
 
  private:
-  void DescribeTensor(Description& description, const Key& key, uint32_t tensor) const;
+  void DescribeTensor(Description& description, const Key& key, uint32_t tensor,
+                      std::string_view tag) const;
   void DescribeFlat(Description& description) const;
-  void DescribeObject(Description& description, const Key& key,
-                      const MergedTree::ObjectRef& object) const;
+  void DescribeObject(Description& description, const Key& key, const MergedTree::ObjectRef& object,
+                      std::string_view tag) const;
   void DescribeAttributes(Description& description) const;
 
   const Checkpoint& checkpoint_;

@@ -35,6 +35,9 @@ std::string KeyText(const OwnedKey& key) {
   return key.is_int ? std::to_string(key.integer) : key.text;
 }
 
+/// Tags that say nothing of what a dict holds.
+bool MayLackKeys(std::string_view tag) { return tag.empty() || tag == "py.OrderedDict"; }
+
 /// Reads decimal that prints back to the same text.
 bool ParseInt(std::string_view text, int64_t* value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
@@ -82,6 +85,7 @@ Status MergedTree::Add(uint32_t shard) {
     flat_ = flat_ || file.tensor_count() != 0 || file.object_count() != 0;
     return Status();
   }
+  root_.stored_children = std::max<size_t>(root_.stored_children, tree->size());
   return flat_ ? Status() : Walk(root_, *tree, shard, file);
 }
 
@@ -124,7 +128,7 @@ Status MergedTree::Walk(TreeNode& into, const Node& from, uint32_t shard, const 
     Status status;
     if (!own_ && file.IsRankOwn(name_)) {
       own_ = true;
-      status = PlaceOwn(child, shard, file);
+      status = PlaceOwn(into, child, shard, file);
       own_ = false;
     } else {
       status = Place(into, owned, child, shard, file);
@@ -137,8 +141,12 @@ Status MergedTree::Walk(TreeNode& into, const Node& from, uint32_t shard, const 
   return Status();
 }
 
-Status MergedTree::PlaceOwn(const Node& from, uint32_t shard, const File& file) {
+Status MergedTree::PlaceOwn(TreeNode& into, const Node& from, uint32_t shard, const File& file) {
   ++rank_own_;
+  const bool positions = into.kind != NodeKind::kDict || !MayLackKeys(into.tag);
+  if (positions && into.Find(path_.back()) == nullptr) {
+    into.Append(path_.back()).kind = NodeKind::kNull;
+  }
   DSCKPT_ASSIGN_OR_RETURN(TreeNode * parent, PlaceOfRank(shard, file));
   return Place(*parent, path_.back(), from, shard, file);
 }
@@ -178,7 +186,7 @@ Status MergedTree::Place(TreeNode& into, const OwnedKey& key, const Node& from, 
   if (IsTensor(from.kind()) && !checkpoint_.FindTensor(LogicalName(from, shard)).ok())
     return Status();
   if (there == nullptr) return Fill(into.Append(key), from, shard, file);
-  if (there->is_container() && there->kind == from.kind()) return Walk(*there, from, shard, file);
+  if (Joins(*there, from)) return Walk(*there, from, shard, file);
   DSCKPT_ASSIGN_OR_RETURN(const bool same, SameLeaf(*there, from, file));
   if (same) return Status();
   ++rank_specific_;
@@ -187,11 +195,16 @@ Status MergedTree::Place(TreeNode& into, const OwnedKey& key, const Node& from, 
   return Fill(parent->Append(path_.back()), from, shard, file);
 }
 
+bool MergedTree::Joins(const TreeNode& there, const Node& from) {
+  if (!there.is_container() || there.kind != from.kind() || there.tag != from.tag()) return false;
+  return there.kind == NodeKind::kDict || there.stored_children == from.size();
+}
+
 Result<bool> MergedTree::SameLeaf(const TreeNode& there, const Node& from, const File& file) const {
   if (IsTensor(there.kind) || IsTensor(from.kind())) {
     return IsTensor(there.kind) && IsTensor(from.kind());
   }
-  if (there.kind != from.kind() || there.tag != from.tag()) return false;
+  if (there.kind != from.kind() || there.tag != from.tag() || from.is_container()) return false;
   if (from.kind() != NodeKind::kObject) return SameValue(there.value, from.value());
   DSCKPT_ASSIGN_OR_RETURN(const File other, checkpoint_.OpenShard(there.object.shard));
   DSCKPT_ASSIGN_OR_RETURN(const ObjectInfo before, other.FindObject(there.object.name));
@@ -202,7 +215,10 @@ Result<bool> MergedTree::SameLeaf(const TreeNode& there, const Node& from, const
 Status MergedTree::Fill(TreeNode& leaf, const Node& from, uint32_t shard, const File& file) {
   leaf.kind = from.kind();
   leaf.tag = std::string(from.tag());
-  if (from.is_container()) return Walk(leaf, from, shard, file);
+  if (from.is_container()) {
+    leaf.stored_children = from.size();
+    return Walk(leaf, from, shard, file);
+  }
   if (IsTensor(from.kind())) {
     leaf.kind = NodeKind::kTensor;
     DSCKPT_ASSIGN_OR_RETURN(const auto info, checkpoint_.FindTensor(LogicalName(from, shard)));
@@ -258,23 +274,33 @@ bool MergedTree::Wanted(const TreeNode& node, const std::vector<bool>& chosen, b
                      [&](const auto& child) { return Wanted(*child, chosen, rest); });
 }
 
+bool MergedTree::IsIntact(const TreeNode& node, const std::vector<bool>& chosen, bool rest) const {
+  if (!node.is_container()) return Wanted(node, chosen, rest);
+  return node.children.size() == node.stored_children &&
+         std::all_of(node.children.begin(), node.children.end(),
+                     [&](const auto& child) { return IsIntact(*child, chosen, rest); });
+}
+
 void MergedTree::Emit(Description& description, const TreeNode& node, const Key& key,
                       const std::vector<bool>& chosen, bool rest, const DescribeTensor& tensor,
                       const DescribeObject& object) const {
   if (!Wanted(node, chosen, rest)) return;
-  if (node.kind == NodeKind::kTensor) return tensor(description, key, node.tensor);
-  if (node.kind == NodeKind::kObject) return object(description, key, node.object);
+  if (node.kind == NodeKind::kTensor) return tensor(description, key, node.tensor, node.tag);
+  if (node.kind == NodeKind::kObject) return object(description, key, node.object, node.tag);
   if (!node.is_container()) return description.Leaf(key, node.value, node.tag);
   // A list of which a part is left out would count anew: then its positions become keys.
-  bool gapless = node.kind != NodeKind::kDict;
-  for (size_t i = 0; i < node.children.size() && gapless; ++i) {
+  bool gapless = true;
+  for (size_t i = 0; i < node.children.size() && gapless && node.kind != NodeKind::kDict; ++i) {
     const OwnedKey& position = node.children[i]->key;
     gapless = position.is_int && position.integer == static_cast<int64_t>(i) &&
               Wanted(*node.children[i], chosen, rest);
   }
-  description.Begin(gapless ? node.kind : NodeKind::kDict, key, node.tag);
+  const bool fits = (node.kind == NodeKind::kDict && MayLackKeys(node.tag)) ||
+                    (gapless && IsIntact(node, chosen, rest));
+  description.Begin(gapless ? node.kind : NodeKind::kDict, key, fits ? node.tag : "");
   for (const auto& child : node.children) {
-    Emit(description, *child, gapless ? Key() : child->key.key(), chosen, rest, tensor, object);
+    const bool position = gapless && node.kind != NodeKind::kDict;
+    Emit(description, *child, position ? Key() : child->key.key(), chosen, rest, tensor, object);
   }
   description.End();
 }
@@ -284,10 +310,10 @@ void MergedTree::Describe(Description& description, const std::vector<bool>& cho
   if (flat_) {
     description.Flat();
     for (uint32_t i = 0; i < checkpoint_.tensor_count(); ++i) {
-      if (chosen[i]) tensor(description, checkpoint_.tensor(i).name, i);
+      if (chosen[i]) tensor(description, checkpoint_.tensor(i).name, i, {});
     }
     if (!rest) return;
-    for (const auto& [name, ref] : flat_objects_) object(description, Key(name), ref);
+    for (const auto& [name, ref] : flat_objects_) object(description, Key(name), ref, {});
     return;
   }
   for (const auto& child : root_.children) {

@@ -16,10 +16,11 @@
 
 namespace dsckpt::tools {
 
-/// The state trees of all shards in one: containers with the same keys are one, equal leaves fold,
-/// and a leaf of which ranks hold different versions is kept for each under "ranks", rank, path. So
-/// is what was declared to be a rank's own (File::RankOwnNames), also where it is equal. Tensors
-/// appear as logical tensors.
+/// The state trees of all shards in one: dicts of one place are one, so are lists of one length,
+/// equal leaves fold, and what ranks hold in different versions is kept for each under "ranks",
+/// rank, path. So is what was declared to be a rank's own (File::RankOwnNames), also where it is
+/// equal; in a list, a tuple or what a tag makes of a dict, null stays at its place, so that the
+/// rest keeps its own. Tensors appear as logical tensors.
 class MergedTree {
  public:
   /// Where an object is stored.
@@ -36,6 +37,8 @@ class MergedTree {
   Status PlaceTensors();
 
   bool flat() const { return flat_; }
+  /// Whether something stands under "ranks" for each rank.
+  bool has_ranks() const { return rank_specific_ + rank_own_ > 0; }
   size_t object_count() const { return object_count_; }
   /// Leaves of which ranks hold different versions.
   size_t rank_specific() const { return rank_specific_; }
@@ -44,8 +47,10 @@ class MergedTree {
 
   /// Describes the tensors that `tensor` takes (ordinals of the checkpoint) with their containers;
   /// with `rest`, everything else too.
-  using DescribeTensor = std::function<void(Description&, const Key&, uint32_t tensor)>;
-  using DescribeObject = std::function<void(Description&, const Key&, const ObjectRef&)>;
+  using DescribeTensor =
+      std::function<void(Description&, const Key&, uint32_t tensor, std::string_view tag)>;
+  using DescribeObject =
+      std::function<void(Description&, const Key&, const ObjectRef&, std::string_view tag)>;
   void Describe(Description& description, const std::vector<bool>& chosen, bool rest,
                 const DescribeTensor& tensor, const DescribeObject& object) const;
 
@@ -61,9 +66,10 @@ class MergedTree {
     OwnedKey key;
     NodeKind kind = NodeKind::kDict;
     std::string tag;
-    Value value;          // of scalars
-    uint32_t tensor = 0;  // of tensors: logical ordinal
-    ObjectRef object;     // of objects
+    Value value;                 // of scalars
+    uint32_t tensor = 0;         // of tensors: logical ordinal
+    ObjectRef object;            // of objects
+    size_t stored_children = 0;  // of containers, in the shard that this one is from
     std::vector<std::unique_ptr<TreeNode>> children;
     std::map<OwnedKey, TreeNode*> by_key;
 
@@ -79,7 +85,9 @@ class MergedTree {
   Result<TreeNode*> PlaceOfRank(uint32_t shard, const File& file);
   /// The name of an item among the logical tensors.
   std::string LogicalName(const Node& from, uint32_t shard) const;
-  Status PlaceOwn(const Node& from, uint32_t shard, const File& file);
+  Status PlaceOwn(TreeNode& into, const Node& from, uint32_t shard, const File& file);
+  /// Whether two containers at one place can be one.
+  static bool Joins(const TreeNode& there, const Node& from);
   Result<bool> SameLeaf(const TreeNode& there, const Node& from, const File& file) const;
   Status Fill(TreeNode& leaf, const Node& from, uint32_t shard, const File& file);
   Status AddFlat(uint32_t shard, const File& file);
@@ -88,6 +96,8 @@ class MergedTree {
             const std::vector<bool>& chosen, bool rest, const DescribeTensor& tensor,
             const DescribeObject& object) const;
   bool Wanted(const TreeNode& node, const std::vector<bool>& chosen, bool rest) const;
+  /// Whether all that a container had is emitted with it, so that its tag still fits.
+  bool IsIntact(const TreeNode& node, const std::vector<bool>& chosen, bool rest) const;
 
   const Checkpoint& checkpoint_;
   TreeNode root_;

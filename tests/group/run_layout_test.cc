@@ -98,6 +98,15 @@ std::vector<bool> Abandoned(const Records& saves, const char* latest) {
 
 }  // namespace
 
+TEST_CASE("names that latest or a directory could not keep are refused") {
+  for (const char* name :
+       {"a ", " a", "a\n", "a\t", "a\r", "\va", "dsckpt.manifest", "latest", ""}) {
+    INFO(name);
+    CHECK(run::CheckCheckpointName(name, "").code() == StatusCode::kInvalidArgument);
+  }
+  CHECK(run::CheckCheckpointName("a b", "").ok());
+}
+
 TEST_CASE("what training has left behind") {
   const Records straight = {{"a", 100, 1}, {"b", 200, 2}, {"c", 300, 3}};
   CHECK(Abandoned(straight, "c") == std::vector<bool>{false, false, false});

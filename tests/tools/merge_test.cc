@@ -678,6 +678,40 @@ std::string ObjectText(const File& file, const std::string& name) {
 
 }  // namespace
 
+TEST_CASE("merge: tags stay where they fit, and lists of other lengths are other lists") {
+  const TempDir dir;
+  Strings shards;
+  const int64_t shape[] = {2};
+  const std::vector<uint8_t> bytes = {1, 2};
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    shards.push_back(dir / std::to_string(rank));
+    const auto provider = MakeProvider([&](Description& d) {
+      d.Tensor("narrow", {.data = bytes.data(), .dtype = DType::kU8, .shape = shape},
+               "torch:uint4");
+      d.Object("o", {.bytes = bytes.data(), .size = bytes.size()}, "made.by");
+      d.Begin(NodeKind::kDict, "pair", "py.namedtuple:NT");
+      d.Tensor("a", {.data = bytes.data(), .dtype = DType::kU8, .shape = shape});
+      d.Leaf("b", int64_t{1});
+      d.End();
+      d.Begin(NodeKind::kList, "ones");
+      for (uint32_t i = 0; i <= rank; ++i) d.Leaf({}, int64_t{1});
+      d.End();
+    });
+    REQUIRE(SaveFile(shards.back(), *provider).ToString() == "Ok");
+  }
+  REQUIRE(Merge(shards, {"-o", dir / "out"}).code == 0);
+  const File file = File::Open(dir / "out").value();
+  const Node tree = file.tree().value();
+  CHECK(tree.Find("narrow")->tag() == "torch:uint4");
+  CHECK(tree.Find("o")->tag() == "made.by");
+  CHECK(tree.Find("pair")->tag() == "py.namedtuple:NT");
+  CHECK(tree.Find("ones")->size() == 1);
+  CHECK(tree.Find("ranks")->Find(Key(int64_t{1}))->Find("ones")->size() == 2);
+  // Of a part, the tag of the whole would be wrong.
+  REQUIRE(Merge(shards, {"-o", dir / "part", "--filter", "pair/*"}).code == 0);
+  CHECK(File::Open(dir / "part")->tree()->Find("pair")->tag() == "");
+}
+
 TEST_CASE("merge: what is a rank's own goes below ranks, equal or not, of one rank or of many") {
   for (const uint32_t ranks : {1u, 2u, 3u}) {
     CAPTURE(ranks);
@@ -697,7 +731,9 @@ TEST_CASE("merge: what is a rank's own goes below ranks, equal or not, of one ra
     const Node tree = file.tree().value();
     CHECK_FALSE(tree.Find("rng").has_value());
     CHECK_FALSE(tree.Find("loader").has_value());
-    CHECK(tree.Find("list")->size() == 1);
+    REQUIRE(tree.Find("list")->size() == 2);  // Nothing moves up.
+    CHECK(tree.Find("list")->kind() == NodeKind::kList);
+    CHECK((*++tree.Find("list")->begin()).kind() == NodeKind::kNull);
     CHECK(ObjectText(file, "shared") == "same");
     CHECK(tree.Find("ranks")->size() == ranks);
     for (uint32_t rank = 0; rank < ranks; ++rank) {
