@@ -196,6 +196,10 @@ Result<std::vector<Expected>> ReadListing(const std::string& path) {
     lines.push_back(std::move(expected));
   }
   if (!in.eof()) return Status(StatusCode::kIoError, "cannot read " + path).WithPath(path);
+  if (lines.empty()) {
+    return Status(StatusCode::kInvalidArgument, path + " holds no line of dsckpt hash")
+        .WithPath(path);
+  }
   return lines;
 }
 
@@ -213,15 +217,23 @@ std::string Found(const Now& now, const Expected& expected) {
 }
 
 int Check(Console& console, const Options& options) {
-  const auto lines = ReadListing(options.check);
+  auto lines = ReadListing(options.check);
   if (!lines.ok()) return console.Fail(lines.status());
+  std::erase_if(*lines, [&](const Expected& expected) {
+    return expected.name && !options.names.Takes(*expected.name);
+  });
+  if (lines->empty()) {
+    return console.Fail(Status(StatusCode::kInvalidArgument,
+                               options.check + ": --filter and --exclude leave no line of it")
+                            .WithPath(options.check));
+  }
   std::map<std::string, Now> paths;
   uint64_t differ = 0, missing = 0;
   int code = kExitOk;
   for (const Expected& expected : *lines) {
     auto at = paths.find(expected.path);
     if (at == paths.end()) {
-      Now now{HashOperand(console, expected.path, {}), {}};
+      Now now{HashOperand(console, expected.path, options.names), {}};
       if (!now.digests.ok()) {
         console.Note(Sentence(now.digests.status()));
         code = std::max(code, ExitCodeFor(now.digests.status().code()));
@@ -264,20 +276,16 @@ Command AddHash(Program& program) {
       line.Add("PATH", options->paths,
                "dsckpt or safetensors files; checkpoint, run or model directories")
           .Placeholder("...");
-  const Argument filter =
-      line.Add("--filter", options->names.filters, "Only names that match a pattern; repeatable")
-          .Repeatable()
-          .Placeholder("GLOB");
-  const Argument exclude =
-      line.Add("-x,--exclude", options->names.excludes, "Not those that match; repeatable")
-          .Repeatable()
-          .Placeholder("GLOB");
+  line.Add("--filter", options->names.filters, "Only names that match a pattern; repeatable")
+      .Repeatable()
+      .Placeholder("GLOB");
+  line.Add("-x,--exclude", options->names.excludes, "Not those that match; repeatable")
+      .Repeatable()
+      .Placeholder("GLOB");
   const Argument tree =
       line.AddFlag("--tree", options->tree, "One digest a path, of all its names and digests");
   line.Add("--check", options->check, "Compare with an earlier listing, as sha256sum does")
       .Excludes(paths)
-      .Excludes(filter)
-      .Excludes(exclude)
       .Excludes(tree)
       .Placeholder("FILE");
   line.Footer(
@@ -290,7 +298,8 @@ Command AddHash(Program& program) {
       "in whatever file and however stored; it is not cryptographic. dsckpt files hold\n"
       "theirs: nothing is read. Plain safetensors, and tensors in parts, are read as a\n"
       "whole. Objects and plain values of a state have no part in it. Of a run its\n"
-      "latest checkpoint is taken.\n"
+      "latest checkpoint is taken. --check of a listing that was made with --filter or\n"
+      "--exclude takes the same options again; lines of other names are not looked at.\n"
       "Exit code: 0 done, or all equal; 1 some differ or are missing, or a file is bad;\n"
       "2 could not do it.");
   return {

@@ -114,6 +114,12 @@ int ListRun(Console& console, const std::string& path) {
                         Printable(*run->latest_name())));
   }
   if (!run->checkpoints().empty()) return kExitOk;
+  if (const auto aside = run->Latest(kAtOnce); aside.ok()) {
+    console.Note(
+        Format("{} stands for it until the next save mends this: a replacement was stopped",
+               Printable(aside->path())));
+    return kExitOk;
+  }
   console.Note(path + ": no complete checkpoint");
   return kExitNo;
 }

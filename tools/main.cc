@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
 #include <new>
 #include <optional>
 #include <string>
@@ -138,6 +139,8 @@ int Main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     return console.Finish(
         console.Fail(Status(StatusCode::kOutOfMemory, "not enough memory for this file")));
+  } catch (const std::exception& error) {  // Of the standard library: no thread, no directory.
+    return console.Finish(console.Fail(Status(StatusCode::kIoError, error.what())));
   }
 }
 

@@ -49,9 +49,11 @@ Status Filesystem(const std::error_code& error, const std::string& what, const f
       .WithPath(path.string());
 }
 
-/// Without a slash behind it, which would leave no name.
-fs::path Absolute(const std::string& path) {
-  const fs::path whole = fs::absolute(path).lexically_normal();
+/// Without a slash behind it, which would leave no name. kIoError: there is no current directory.
+Result<fs::path> Absolute(const std::string& path) {
+  std::error_code error;
+  const fs::path whole = fs::absolute(path, error).lexically_normal();
+  if (error) return Filesystem(error, "find the current directory", path);
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
@@ -102,7 +104,7 @@ Status WriteCheckpoint(Console& console, const MergeInput& input, const MergeTar
   // Before engine and writer: a refused save may still read from those of its shards that began.
   std::vector<std::unique_ptr<MergeProvider>> providers;
   DSCKPT_ASSIGN_OR_RETURN(const auto engine, Engine::Create(MergeEngine()));
-  const fs::path path = Absolute(target.path);
+  DSCKPT_ASSIGN_OR_RETURN(const fs::path path, Absolute(target.path));
   CheckpointWriterOptions options;
   options.run_directory = path.parent_path().string();
   options.standalone = true;
@@ -114,7 +116,7 @@ Status WriteCheckpoint(Console& console, const MergeInput& input, const MergeTar
   }
   Status status;
   std::atomic<bool> done = false;
-  std::thread saving([&] {
+  std::jthread saving([&] {
     const auto handle = writer->Save(StepFor(input, path), shards,
                                      {.name = path.filename().string(),
                                       .replace = target.force,
@@ -175,8 +177,9 @@ Status WriteHuggingFace(Console& console, const MergeInput& input, const MergeTa
 /// Whether `path`, as named or where its links lead, is the file or directory `output` or lies
 /// anywhere in it. `seen`: directories that are known not to.
 bool IsInside(const std::string& path, const struct stat& output, std::set<fs::path>& seen) {
-  std::error_code unknown;
-  for (fs::path at : {fs::absolute(path).lexically_normal(), fs::canonical(path, unknown)}) {
+  std::error_code unknown;  // Then the path is empty, and the other one decides.
+  for (fs::path at :
+       {fs::absolute(path, unknown).lexically_normal(), fs::canonical(path, unknown)}) {
     while (!at.empty() && seen.insert(at).second) {
       struct stat info {};
       if (stat(at.c_str(), &info) == 0 && info.st_dev == output.st_dev &&
@@ -189,8 +192,9 @@ bool IsInside(const std::string& path, const struct stat& output, std::set<fs::p
   return false;
 }
 
-/// Something in the directory that no merge wrote, and that would go with the old output.
-std::string ForeignEntry(const MergeTarget& target) {
+/// Something in the directory that no merge wrote, and that would go with the old output; empty:
+/// nothing.
+Result<std::string> ForeignEntry(const MergeTarget& target) {
   std::set<std::string, std::less<>> known;
   const auto old = target.safetensors ? Result<Checkpoint>(Checkpoint())
                                       : Checkpoint::Open(target.path, kAtOnce);
@@ -198,15 +202,34 @@ std::string ForeignEntry(const MergeTarget& target) {
     known.insert(std::string(old->shard(i).name));
   }
   const std::string_view mark = target.safetensors ? kModelIndexName : kManifestName;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(target.path, error)) {
-    const std::string name = entry.path().filename().string();
+  DSCKPT_ASSIGN_OR_RETURN(const auto names, EntriesOf(target.path));
+  for (const std::string& name : names) {
     const bool ours = name == mark || (target.safetensors ? name.starts_with("model-") &&
                                                                 name.ends_with(".safetensors")
                                                           : IsDefaultShardName(name));
     if (!ours && known.count(name) == 0) return name;
   }
-  return "";
+  return std::string();
+}
+
+/// A directory that stands where the output is to go, and is to give way.
+Status CheckReplaced(const MergeTarget& target) {
+  const auto refuse = [&](const std::string& why) {
+    return Status(StatusCode::kAlreadyExists, target.path + " " + why).WithPath(target.path);
+  };
+  const fs::path mark =
+      fs::path(target.path) / (target.safetensors ? kModelIndexName : kManifestName);
+  std::error_code error;
+  const bool earlier = fs::exists(mark, error);
+  if (error) return Filesystem(error, "look at", mark);
+  if (!earlier) {
+    return refuse("is a directory without " + mark.filename().string() +
+                  ", no earlier output of this kind: not replaced");
+  }
+  DSCKPT_ASSIGN_OR_RETURN(const std::string foreign, ForeignEntry(target));
+  if (foreign.empty()) return Status();
+  return refuse("also holds '" + foreign +
+                "', which no merge wrote: not replaced; move that away, or name another output");
 }
 
 }  // namespace
@@ -218,7 +241,8 @@ Status CheckMergeTarget(const MergeTarget& target, const std::vector<std::string
   struct stat output {};
   if (stat(target.path.c_str(), &output) != 0) {
     std::error_code unknown;
-    const fs::path parent = Absolute(target.path).parent_path();
+    DSCKPT_ASSIGN_OR_RETURN(const fs::path whole, Absolute(target.path));
+    const fs::path parent = whole.parent_path();
     if (fs::is_directory(parent, unknown)) return Status();
     return Status(StatusCode::kNotFound, "cannot write '" + target.path + "': the directory '" +
                                              parent.string() + "' does not exist; create it first")
@@ -242,18 +266,7 @@ Status CheckMergeTarget(const MergeTarget& target, const std::vector<std::string
     return refuse(StatusCode::kInvalidArgument, "is no regular file: name another output");
   }
   if (!target.force) return refuse(StatusCode::kAlreadyExists, "exists: --force replaces it");
-  const fs::path mark =
-      fs::path(target.path) / (target.safetensors ? kModelIndexName : kManifestName);
-  if (target.directory && !fs::exists(mark)) {
-    return refuse(StatusCode::kAlreadyExists, "is a directory without " + mark.filename().string() +
-                                                  ", no earlier output of this kind: not replaced");
-  }
-  if (const std::string foreign = target.directory ? ForeignEntry(target) : ""; !foreign.empty()) {
-    return refuse(StatusCode::kAlreadyExists, "also holds '" + foreign +
-                                                  "', which no merge wrote: not replaced; move "
-                                                  "that away, or name another output");
-  }
-  return Status();
+  return target.directory ? CheckReplaced(target) : Status();
 }
 
 Status WriteMerged(Console& console, const MergeInput& input, const MergeTarget& target) {

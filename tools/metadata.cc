@@ -52,12 +52,14 @@ Result<FileMetadata> ReadMetadata(const File& file) {
 }
 
 void Metadata::Add(const std::string& file, const Members& members) {
-  for (const auto& [key, value] : members) {
-    std::vector<Said>& said = keys_[key];
-    const bool known =
-        std::any_of(said.begin(), said.end(), [&](const Said& s) { return s.value == value; });
-    if (!known) said.push_back({file, value});
-  }
+  for (const auto& [key, value] : members) Say(keys_, key, {file, value});
+}
+
+void Metadata::Say(Keys& keys, const std::string& key, Said said) {
+  std::vector<Said>& all = keys[key];
+  const bool known =
+      std::any_of(all.begin(), all.end(), [&](const Said& s) { return s.value == said.value; });
+  if (!known) all.push_back(std::move(said));
 }
 
 void Metadata::AddAttributes(const File& file) {
@@ -68,9 +70,9 @@ void Metadata::AddAttributes(const File& file) {
     if (key.starts_with(kPackageAttributes)) continue;
     const std::optional<std::string> text = AsMember(attribute.value());
     const auto there = keys_.find(key);
-    const bool free = there == keys_.end() && key != kFormat && !IsOwn(key);
-    if (text && free) {
-      Add(file.path(), {{key, *text}});
+    const bool reserved = key == kFormat || IsOwn(key);
+    if (text && there == keys_.end() && !reserved) {
+      Say(attributes_, key, {file.path(), *text});
     } else if (!text || there == keys_.end() || there->second.size() != 1 ||
                there->second[0].value != *text) {
       left_out_attributes_.insert(key);
@@ -78,10 +80,23 @@ void Metadata::AddAttributes(const File& file) {
   }
 }
 
+uint64_t Metadata::lost_attributes() const {
+  uint64_t lost = left_out_attributes_.size();
+  for (const auto& [key, said] : attributes_) {
+    if (said.size() > 1 && left_out_attributes_.count(key) == 0) ++lost;
+  }
+  return lost;
+}
+
 Members Metadata::members() const {
   Members members;
   for (const auto& [key, said] : keys_) {
     if (said.size() == 1) members.emplace_back(key, said[0].value);
+  }
+  for (const auto& [key, said] : attributes_) {
+    // Another shard has a value there that is no text.
+    if (said.size() != 1 || left_out_attributes_.count(key) != 0) continue;
+    members.emplace_back(key, said[0].value);
   }
   return members;
 }
@@ -89,7 +104,10 @@ Members Metadata::members() const {
 std::vector<Metadata::Conflict> Metadata::conflicts() const {
   std::vector<Conflict> conflicts;
   for (const auto& [key, said] : keys_) {
-    if (said.size() > 1) conflicts.push_back({key, said});
+    if (said.size() > 1) conflicts.push_back({key, false, said});
+  }
+  for (const auto& [key, said] : attributes_) {
+    if (said.size() > 1) conflicts.push_back({key, true, said});
   }
   return conflicts;
 }
@@ -109,8 +127,9 @@ void Metadata::Report(Console& console) const {
     console.Note("left out: metadata that cannot be read: " + Sentence(why));
   }
   for (const Conflict& conflict : conflicts()) {
-    std::string text = Format("the inputs differ in the metadata '{}', which is left out: ",
-                              Printable(conflict.key));
+    std::string text =
+        Format("the inputs differ in the {} '{}', which is left out: ",
+               conflict.attribute ? "attribute" : "metadata", Printable(conflict.key));
     const size_t shown = std::min(conflict.values.size(), kShownValues);
     for (size_t i = 0; i < shown; ++i) {
       const Said& said = conflict.values[i];

@@ -46,6 +46,7 @@ class Metadata {
   };
   struct Conflict {
     std::string key;
+    bool attribute = false;    ///< of shards, not a member
     std::vector<Said> values;  ///< each value once, with the first file that has it
   };
 
@@ -53,10 +54,13 @@ class Metadata {
   /// Of a file whose header is damaged nothing is known, which Report() says.
   void AddUnreadable(const Status& why) { unreadable_.push_back(why); }
   /// Attributes of a shard as members, for an output that has no attributes: those that text can
-  /// express, under keys that no member has.
+  /// express, under keys that no member has, and in which the shards do not differ. After the
+  /// members of all shards.
   void AddAttributes(const File& file);
-  /// How many names of attributes that left out.
+  /// How many names of attributes that text cannot express, or that a member keeps out.
   uint64_t left_out_attributes() const { return left_out_attributes_.size(); }
+  /// How many names of attributes are in no member for any reason: these, and conflicts.
+  uint64_t lost_attributes() const;
 
   Members members() const;
   std::vector<Conflict> conflicts() const;
@@ -68,7 +72,10 @@ class Metadata {
   void ReportJson(JsonWriter& json) const;
 
  private:
-  std::map<std::string, std::vector<Said>> keys_;
+  using Keys = std::map<std::string, std::vector<Said>>;
+  static void Say(Keys& keys, const std::string& key, Said said);
+
+  Keys keys_, attributes_;  // no key in both
   std::set<std::string> left_out_attributes_;
   std::vector<Status> unreadable_;
 };

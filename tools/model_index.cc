@@ -92,12 +92,9 @@ bool IsStoredIn(const Checkpoint& checkpoint, const std::string& tensor, const s
 
 bool IsModelIndex(const std::string& path) { return path.ends_with(".json"); }
 
-Result<std::string> FindModel(const std::string& directory) {
-  std::set<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory, error)) {
-    names.insert(entry.path().filename().string());
-  }
+Result<std::string> FindModel(const std::string& directory,
+                              const std::vector<std::string>& entries) {
+  const std::set<std::string> names(entries.begin(), entries.end());
   const auto path = [&](const std::string& name) { return (fs::path(directory) / name).string(); };
   for (const std::string_view base : kModelBases) {
     const std::string file = std::string(base) + ".safetensors", index = file + ".index.json";

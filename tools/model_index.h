@@ -25,9 +25,11 @@ inline constexpr std::array<std::string_view, 5> kModelBases = {
 /// Whether `path` is named as an index is.
 bool IsModelIndex(const std::string& path);
 
-/// The index or the single file that a model's directory is about; empty where there is none.
+/// The index or the single file that a model's directory is about, of which `entries` are the
+/// names in it; empty where there is none.
 /// kInvalidArgument: two models; kIncomplete: parts of a model without their index.
-Result<std::string> FindModel(const std::string& directory);
+Result<std::string> FindModel(const std::string& directory,
+                              const std::vector<std::string>& entries);
 
 struct Model {
   Checkpoint checkpoint;

@@ -1,7 +1,6 @@
 #include "tools/operand.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -14,8 +13,6 @@ namespace dsckpt::tools {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 Status NeedsPython(const std::string& path, std::string_view what) {
   return Status(StatusCode::kUnsupported,
                 Format("{} {}, which takes Python to read: dsckpt.convert.convert() converts "
@@ -25,10 +22,8 @@ Status NeedsPython(const std::string& path, std::string_view what) {
 }
 
 /// What other systems leave in a directory.
-Status CheckForeign(const std::string& path) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(path, error)) {
-    const std::string name = entry.path().filename().string();
+Status CheckForeign(const std::string& path, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
     if (name == ".metadata")
       return NeedsPython(path, "was written by torch.distributed.checkpoint");
     if (name.ends_with("_model_states.pt"))
@@ -63,14 +58,16 @@ Result<Inputs> Open(Console& console, const Operand& operand) {
       break;
   }
   DSCKPT_ASSIGN_OR_RETURN(const RunDirectory run, RunDirectory::Open(operand.path));
-  if (run.checkpoints().empty()) {
+  // Also what a replacement that was stopped put aside, which is not among its checkpoints.
+  auto latest = run.Latest(kAtOnce);
+  if (!latest.ok() && run.checkpoints().empty()) {
     return Status(StatusCode::kIncomplete, operand.path + ": no complete checkpoint")
         .WithPath(operand.path);
   }
-  DSCKPT_ASSIGN_OR_RETURN(Checkpoint latest, run.Latest(kAtOnce));
+  if (!latest.ok()) return latest.status();
   console.Note(
-      Format("{} is a run: this is its latest checkpoint, {}", operand.path, latest.path()));
-  return Inputs{std::move(latest), {}, {}};
+      Format("{} is a run: this is its latest checkpoint, {}", operand.path, latest->path()));
+  return Inputs{std::move(latest).value(), {}, {}};
 }
 
 void ListFiles(Inputs& inputs) {
@@ -89,11 +86,12 @@ Result<Operand> ToOperand(const std::string& path) {
     return Operand{IsModelIndex(path) ? OperandKind::kIndex : OperandKind::kFile, path};
   }
   if (IsCheckpointDirectory(path)) return Operand{OperandKind::kCheckpoint, path};
-  DSCKPT_ASSIGN_OR_RETURN(const std::string model, FindModel(path));
+  DSCKPT_ASSIGN_OR_RETURN(const auto names, EntriesOf(path));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string model, FindModel(path, names));
   if (!model.empty()) {
     return Operand{IsModelIndex(model) ? OperandKind::kIndex : OperandKind::kFile, model};
   }
-  DSCKPT_RETURN_IF_ERROR(CheckForeign(path));
+  DSCKPT_RETURN_IF_ERROR(CheckForeign(path, names));
   return Operand{OperandKind::kRun, path};
 }
 

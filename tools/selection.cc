@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <map>
-#include <regex>
 #include <unordered_map>
 #include <utility>
 
 #include "dsckpt/limits.h"
 #include "tools/format.h"
 #include "tools/glob.h"
+#include "tools/rename.h"
 #include "tools/text.h"
 
 namespace dsckpt::tools {
@@ -22,78 +22,6 @@ Status Invalid(std::string message) {
 }
 
 std::string Quoted(std::string_view name) { return Format("'{}'", FitWidth(Printable(name), 200)); }
-
-/// s/RE/NEW/ or s/RE/NEW/g, with any character in the place of the slash.
-class Rename {
- public:
-  static Result<Rename> Parse(const std::string& text) {
-    const auto wrong = [&](const std::string& why) {
-      return Invalid(Format("--rename takes s/RE/NEW/, not {}: {}", Quoted(text), why));
-    };
-    if (text.size() < 2 || text[0] != 's') return wrong("it does not begin with s/");
-    std::vector<std::string> parts(1);
-    for (size_t i = 2; i < text.size(); ++i) {
-      if (text[i] == text[1]) {
-        parts.emplace_back();
-      } else {
-        const bool escaped = text[i] == '\\' && i + 1 < text.size();
-        // The delimiter stands for itself behind a backslash; all else is the expression's.
-        if (escaped && text[i + 1] != text[1]) parts.back() += text[i];
-        if (escaped) ++i;
-        parts.back() += text[i];
-      }
-    }
-    if (parts.size() != 3) return wrong("it needs three delimiters");
-    if (!parts[2].empty() && parts[2] != "g")
-      return wrong("after the last one stands g or nothing");
-    Rename rename;
-    rename.text_ = text;
-    rename.all_ = parts[2] == "g";
-    rename.with_ = Replacement(parts[1]);
-    try {
-      rename.expression_ = std::regex(parts[0]);
-    } catch (const std::regex_error& error) {
-      return wrong(error.what());
-    }
-    return rename;
-  }
-
-  /// Also that of std::regex_error, for an expression that takes too much of a name.
-  Result<std::string> Apply(const std::string& name) const {
-    const auto first =
-        all_ ? std::regex_constants::format_default : std::regex_constants::format_first_only;
-    try {
-      return std::regex_replace(name, expression_, with_, first);
-    } catch (const std::regex_error& error) {
-      return Invalid(Format("--rename {}: {}: {}", text_, Quoted(name), error.what()));
-    }
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  /// sed's \1 and & in the words of the library, where '$' is special.
-  static std::string Replacement(const std::string& sed) {
-    std::string out;
-    for (size_t i = 0; i < sed.size(); ++i) {
-      if (sed[i] == '\\' && i + 1 < sed.size()) {
-        ++i;
-        const bool group = sed[i] >= '0' && sed[i] <= '9';
-        out += group ? Format("${:02}", sed[i] - '0') : std::string(1, sed[i]);
-      } else if (sed[i] == '&') {
-        out += "$&";
-      } else if (sed[i] == '$') {
-        out += "$$";
-      } else {
-        out += sed[i];
-      }
-    }
-    return out;
-  }
-
-  std::string text_, with_;
-  std::regex expression_;
-  bool all_ = false;
-};
 
 /// A pattern that meets nothing is a mistake that would be found much later.
 Status CheckPatterns(const char* option, const std::vector<std::string>& patterns,

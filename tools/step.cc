@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <span>
 #include <system_error>
 #include <utility>
 
 #include "dsckpt/run_layout.h"
 #include "tools/format.h"
+#include "tools/survey.h"
 #include "tools/text.h"
 
 namespace dsckpt::tools {
@@ -29,6 +31,7 @@ Value ParseValue(std::string_view text) {
   return Value(std::string(text));
 }
 
+/// What all inputs say; Checkpoint::step() reads the members of one file.
 std::optional<int64_t> StepIn(const Members& members) {
   for (const auto& [key, value] : members) {
     const auto step = key == "step" ? ParseWhole<int64_t>(value) : std::nullopt;
@@ -36,8 +39,6 @@ std::optional<int64_t> StepIn(const Members& members) {
   }
   return std::nullopt;
 }
-
-std::string BareName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 Status Invalid(std::string message) {
   return Status(StatusCode::kInvalidArgument, std::move(message));
@@ -71,13 +72,12 @@ Result<std::optional<FoundStep>> FindStep(const File& file, std::optional<int64_
     return std::optional(FoundStep{*step, "option", true});
   }
   if (option) return std::optional(FoundStep{*option, "option", false});
-  DSCKPT_ASSIGN_OR_RETURN(const auto metadata, file.Metadata());
-  if (const auto step = StepIn(metadata)) {
-    return std::optional(FoundStep{*step, "metadata", false});
-  }
-  const auto step = StepInName(BareName(file.path()));
-  if (!step) return std::optional<FoundStep>();
-  return std::optional(FoundStep{*step, "file name", false});
+  const std::string path = file.path();
+  DSCKPT_ASSIGN_OR_RETURN(const Checkpoint alone,
+                          Checkpoint::OpenShards(std::span(&path, 1), kAtOnce));
+  if (alone.step() == kUnknownStep) return std::optional<FoundStep>();
+  const bool name = alone.step_source() == StepSource::kName;
+  return std::optional(FoundStep{alone.step(), name ? "file name" : "metadata", false});
 }
 
 Result<std::optional<int64_t>> StepOfPlain(const Checkpoint& checkpoint, const Members& members) {
@@ -85,9 +85,12 @@ Result<std::optional<int64_t>> StepOfPlain(const Checkpoint& checkpoint, const M
     DSCKPT_ASSIGN_OR_RETURN(const File shard, checkpoint.OpenShard(i));
     if (shard.format() != FileFormat::kSafetensors) return std::optional<int64_t>();
   }
+  // Of several files the first one speaks for itself alone, and an index has a say of its own.
   if (const auto step = StepIn(members)) return step;
-  if (checkpoint.shard_count() != 1) return std::optional<int64_t>();
-  return StepInName(BareName(std::string(checkpoint.shard(0).name)));
+  if (checkpoint.shard_count() != 1 || checkpoint.step() == kUnknownStep) {
+    return std::optional<int64_t>();
+  }
+  return std::optional(checkpoint.step());
 }
 
 }  // namespace dsckpt::tools

@@ -17,12 +17,11 @@ std::vector<std::string> Strays(const Checkpoint& checkpoint) {
   for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
     known.insert(std::string(checkpoint.shard(i).name));
   }
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(checkpoint.path(), error)) {
-    std::string name = entry.path().filename().string();
-    if (known.count(name) == 0) strays.push_back(std::move(name));
+  const auto names = EntriesOf(checkpoint.path());
+  if (!names.ok()) return strays;
+  for (const std::string& name : *names) {
+    if (known.count(name) == 0) strays.push_back(name);
   }
-  std::sort(strays.begin(), strays.end());
   return strays;
 }
 
@@ -41,6 +40,24 @@ uint64_t PieceBytes(const LogicalTensorInfo& tensor, const OwnedPiece& piece) {
 bool IsDirectory(const std::string& path) {
   std::error_code unknown;
   return fs::is_directory(path, unknown);
+}
+
+Result<std::vector<std::string>> EntriesOf(const std::string& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator entry(directory, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) {
+    const bool denied = error == std::errc::permission_denied;
+    return Status(denied ? StatusCode::kPermissionDenied : StatusCode::kIoError,
+                  "cannot list the directory " + directory)
+        .WithErrno(error.value())
+        .WithPath(directory);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 bool FileExists(const std::string& path) {

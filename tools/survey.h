@@ -22,6 +22,8 @@ inline constexpr const char* kManifestName = "dsckpt.manifest";
 uint64_t PieceBytes(const LogicalTensorInfo& tensor, const OwnedPiece& piece);
 
 bool IsDirectory(const std::string& path);
+/// The names in a directory, in byte order. Whatever keeps it from being read is an error.
+Result<std::vector<std::string>> EntriesOf(const std::string& directory);
 /// Anything of that name, a directory too.
 bool FileExists(const std::string& path);
 /// A directory with a manifest; other directories are taken for run directories.

@@ -86,6 +86,10 @@ class PathList {
     for (const RunEntry& entry : run->checkpoints()) Add(console, run->path() + "/" + entry.name);
     for (const auto& [name, why] : run->strays()) AddStray(console, run->path() + "/" + name);
     if (!run->checkpoints().empty()) return;
+    // What a replacement that was stopped put aside is whole, and what others would read.
+    if (const auto latest = run->Latest(kAtOnce); latest.ok()) {
+      return AddCheckpoint(console, latest->path());
+    }
     Fail(console, Status(StatusCode::kIncomplete, "no complete checkpoint").WithPath(path));
   }
 

@@ -56,6 +56,10 @@ Outcome RunTool(const std::vector<std::string>& args, const RunOptions& options)
     dup2(target, 1);
     dup2(err[1], 2);
     for (const int fd : options.closed) close(fd);
+    if (!options.directory.empty() &&
+        (chdir(options.directory.c_str()) != 0 || rmdir(options.directory.c_str()) != 0)) {
+      _exit(126);
+    }
     Exec(args, options.setenv);
   }
   close(out[1]);

@@ -17,6 +17,7 @@ struct RunOptions {
   std::string stdout_path = {};          ///< Instead of a pipe, e.g. "/dev/full".
   std::vector<int> closed = {};          ///< Descriptors that the command does not get.
   std::vector<std::string> setenv = {};  ///< "NAME=value".
+  std::string directory = {};            ///< To run in; it is removed before the tool starts.
 };
 
 Outcome RunTool(const std::vector<std::string>& args, const RunOptions& options = {});

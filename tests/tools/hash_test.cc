@@ -155,3 +155,33 @@ TEST_CASE("hash --check: equal, different, missing; names and paths of every kin
   CHECK(RunTool({"hash", "--check", list}).code == 2);
   CHECK(RunTool({"hash"}).code == 2);
 }
+
+TEST_CASE("hash --check: a listing without a line is none; one that was filtered is checked so") {
+  TempDir dir;
+  const std::string path = dir / "a.safetensors", list = dir / "list";
+  WriteWholeFile(path, Safetensors(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                                   R"("y":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+                                   "ab"));
+  WriteWholeFile(list, "");
+  const Outcome empty = RunTool({"hash", "--check", list});
+  CHECK(empty.code == 2);
+  CHECK(empty.out.empty());
+  CHECK(empty.err.find("list holds no line of dsckpt hash") != std::string::npos);
+
+  WriteWholeFile(list, RunTool({"hash", "--tree", "--filter", "x", path}).out);
+  CHECK(RunTool({"hash", "--check", list}).code == 1);
+  const Outcome same = RunTool({"hash", "--check", list, "--filter", "x"});
+  INFO(same.err);
+  CHECK(same.code == 0);
+  CHECK(same.out == "1 digest: 1 equal, 0 different, 0 missing\n");
+  CHECK(RunTool({"hash", "--check", list, "-x", "y"}).code == 0);
+  CHECK(RunTool({"hash", "--check", list, "-x", "x"}).code == 1);
+
+  // Of names, those that are taken; a filter that takes none is a mistake.
+  WriteWholeFile(list, RunTool({"hash", path}).out);
+  CHECK(RunTool({"hash", "--check", list, "--filter", "y"}).out ==
+        "1 digest: 1 equal, 0 different, 0 missing\n");
+  const Outcome none = RunTool({"hash", "--check", list, "--filter", "z"});
+  CHECK(none.code == 2);
+  CHECK(none.err.find("--filter and --exclude leave no line of it") != std::string::npos);
+}

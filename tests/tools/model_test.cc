@@ -333,3 +333,85 @@ TEST_CASE("merge says which attributes differ; a damaged header costs the metada
   CHECK(Contains(RunOk(anyway).err, "left out: metadata that cannot be read"));
   CHECK(MetadataOf(dir / "out").at("author") == "x");
 }
+
+TEST_CASE("attributes in which shards differ are left out of metadata, as members are") {
+  TempDir dir;
+  const auto save = [&](const std::string& path, const std::string& name, int64_t rank,
+                        const Value& odd) {
+    static const float data = 1;
+    const auto provider = MakeProvider([&](Description& d) {
+      TensorSource source;
+      source.data = &data;
+      source.dtype = kF32;
+      d.Tensor(Key(name), source);
+      d.Attribute("step", Value(int64_t{5}));
+      d.Attribute("rank", Value(rank));
+      d.Attribute("odd", odd);
+    });
+    REQUIRE(SaveFile(path, *provider).ok());
+  };
+  save(dir / "a", "a", 0, Value(int64_t{1}));
+  save(dir / "b", "b", 1, Value());
+  const std::string out = dir / "out.safetensors";
+  const Outcome outcome = RunOk(
+      {"merge", dir / "a", dir / "b", "-o", out, "--format", "safetensors", "--force", "--json"});
+  CHECK(MetadataOf(out) == std::map<std::string, std::string>{{"format", "pt"}, {"step", "5"}});
+  CHECK(Contains(outcome.err,
+                 "the inputs differ in the attribute 'rank', which is left out: "
+                 "\"0\" in " +
+                     (dir / "a") + ", \"1\" in " + (dir / "b")));
+  CHECK(Contains(outcome.err, "left out, as safetensors cannot hold them: 1 attribute\n"));
+  const Json json = Json::parse(outcome.out);
+  CHECK(json["dropped_attributes"] == 2);
+  CHECK(json["conflicting_metadata"] ==
+        Json::array({{{"key", "rank"},
+                      {"values", Json::array({{{"file", dir / "a"}, {"value", "0"}},
+                                              {{"file", dir / "b"}, {"value", "1"}}})}}}));
+  CHECK(json["conflicting_attributes"] == Json::array({"odd", "rank"}));
+}
+
+TEST_CASE("a run of which a stopped replacement left the latest checkpoint aside") {
+  TempDir dir;
+  const std::string run = dir / "run", aside = run + "/step-0000000001.replaced-0011-6";
+  std::filesystem::create_directory(run);
+  WritePlain(dir / "plain.safetensors", "w", "abcd");
+  RunOk({"merge", dir / "plain.safetensors", "-o", run + "/step-0000000001", "--shards", "1"});
+  WriteWholeFile(run + "/latest", "step-0000000001\n");
+  std::filesystem::rename(run + "/step-0000000001", aside);
+  REQUIRE(RunDirectory::Open(run)->checkpoints().empty());
+  REQUIRE(RunDirectory::Open(run)->Latest().ok());
+  const Outcome merged = RunOk({"merge", run, "-o", dir / "out"});
+  CHECK(Contains(merged.err, "this is its latest checkpoint, " + aside));
+  CHECK(File::Open(dir / "out")->FindTensor("w").ok());
+  CHECK(Contains(RunOk({"hash", run}).out, "#w\n"));
+  CHECK(Contains(RunOk({"verify", run}).out, aside));
+  CHECK(Contains(RunOk({"ls", run}).err, aside + " stands for it"));
+
+  std::filesystem::remove(aside + "/dsckpt.manifest");
+  for (const std::string command : {"hash", "verify", "ls"}) {
+    const Outcome none = RunTool({command, run});
+    INFO(command);
+    CHECK(none.code == 1);
+    CHECK(Contains(none.err, run + ": no complete checkpoint"));
+  }
+}
+
+TEST_CASE("a current directory that is gone is an error, not the end of the program") {
+  TempDir dir;
+  WritePlain(dir / "in.safetensors", "w", "abcd");
+  for (const Strings& more :
+       {Strings{}, Strings{"--shards", "2"}, Strings{"--shards", "2", "--format", "safetensors"}}) {
+    std::filesystem::create_directory(dir / "gone");
+    Strings args = {"merge", dir / "in.safetensors", "-o", "out"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Outcome outcome = RunTool(args, {.directory = dir / "gone"});
+    INFO(outcome.err);
+    CHECK(outcome.code == 2);
+    CHECK(Contains(outcome.err, "out: cannot find the current directory: No such"));
+  }
+  std::filesystem::create_directory(dir / "gone");
+  const Outcome outcome =
+      RunTool({"merge", dir / "in.safetensors", "-o", dir / "out"}, {.directory = dir / "gone"});
+  INFO(outcome.err);
+  CHECK(outcome.code == 0);
+}

@@ -281,3 +281,47 @@ TEST_CASE("a prefix of a tree that goes leaves keys, not escaped segments") {
     CHECK(names == keys);
   }
 }
+
+TEST_CASE("expressions of --rename have bounds: names from files neither crash nor stop them") {
+  TempDir dir;
+  const std::string in = dir / "in.dsckpt", out = dir / "out";
+  const auto save = [&](const std::string& name) {
+    const float one = 1;
+    const auto provider = MakeProvider([&](Description& d) {
+      TensorSource source;
+      source.data = &one;
+      source.dtype = kF32;
+      d.Tensor(Key(name), source);
+    });
+    REQUIRE(SaveFile(in, *provider).ok());
+  };
+  const auto rename = [&](const std::string& expression) {
+    return RunTool({"merge", in, "-o", out, "--force", "--rename", expression});
+  };
+  for (const size_t bytes : {size_t{4097}, size_t{65536}}) {
+    save(std::string(bytes, 'a'));
+    const Outcome outcome = rename("s/.*x/y/");
+    INFO(outcome.err);
+    CHECK(outcome.code == 2);
+    CHECK(Contains(outcome.err, "--rename s/.*x/y/: 'aaaa"));
+    CHECK(Contains(outcome.err, bytes == 4097 ? "has 4,097 bytes, and expressions take names of up "
+                                                "to 4,096"
+                                              : "has 65,536 bytes"));
+    CHECK(outcome.err.size() < 1000);
+    CHECK_FALSE(std::filesystem::exists(out));
+  }
+  save(std::string(4096, 'a'));
+  for (const std::string expression : {"s/(a*)*x/y/", "s/(a|aa)+x/y/", "s/(|)*(a+)+\\2x/y/",
+                                       "s/(((((((((((.)))))))))))*x/y/", "s/.*.*.*x/y/"}) {
+    const Outcome outcome = rename(expression);
+    INFO(expression << ": " << outcome.err);
+    CHECK(outcome.code == 2);
+    CHECK((Contains(outcome.err, "takes too many steps on this name: write it more exactly") ||
+           Contains(outcome.err, "nests too deep on this name: write it more exactly")));
+    CHECK_FALSE(std::filesystem::exists(out));
+  }
+  const Outcome outcome = rename("s/^(a)[^b]/<\\1&$>/g");
+  INFO(outcome.err);
+  REQUIRE(outcome.code == 0);
+  CHECK(NamesOf(*File::Open(out)) == Strings{"<aaa$>" + std::string(4094, 'a')});
+}
