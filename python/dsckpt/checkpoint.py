@@ -14,7 +14,7 @@ from .gathering import Gather, allocate, load_shard
 from .loading import MANIFEST as MANIFEST
 from .loading import MapLocation
 from .materialize import Info, NumpyBackend, TorchBackend
-from .own import own_rank, took_another
+from .own import own_rank, ranks_here, took_another
 from .pickles import Permission
 
 
@@ -48,19 +48,23 @@ class Checkpoint:
     them is needed, and compared with the manifest.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, rank: int | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, rank: int | None = None, ranks: int | None = None
+    ) -> None:
         """Reads the manifest.
 
         Args:
             path: The directory or file.
             rank: Which rank this process is, for load_into(); None: torch.distributed's, or 0.
+            ranks: How many there are; None: torch.distributed's, or 1. Where as many wrote the
+                checkpoint, a strict load_into() refuses what only the file has.
 
         Raises:
             DsckptError: NotFound; Incomplete, for a directory without a manifest; Corrupt, ...
         """
         pending.settle(path)
         self._native = _native.Checkpoint(os.fsdecode(path))
-        self._rank = rank
+        self._rank, self._ranks = rank, ranks
         self._tensors: dict[str, TensorInfo] | None = None
         self._ordinals: dict[str, int] = {}
         self._mapped: dict[int, tuple[list[Info], memoryview | None]] = {}
@@ -92,11 +96,10 @@ class Checkpoint:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """The attributes of rank 0's first file."""
+        """The attributes of rank 0's first file; where rank 0 wrote none, of the lowest rank's."""
         from .reader import visible
 
-        first = next(i for i, (_, rank, _) in enumerate(self.shards) if rank == 0)
-        return visible(self._native.open_shard(first).attributes())
+        return visible(self._native.open_shard(0).attributes())  # They ascend by rank.
 
     @property
     def tensors(self) -> dict[str, TensorInfo]:
@@ -301,10 +304,13 @@ class Checkpoint:
         permission = Permission(allow_pickle, allow, self.path)
         mine = self._own_rank() if rank is None else rank
         at = self.shard_of(self._rank_or_0(mine), shard)
-        return Gather(self, at, mine).load_into(state, permission, strict)
+        return Gather(self, at, mine, self._ranks_here()).load_into(state, permission, strict)
 
     def _own_rank(self) -> int:
         return own_rank() if self._rank is None else self._rank
+
+    def _ranks_here(self) -> int:
+        return ranks_here() if self._ranks is None else self._ranks
 
     def _rank_or_0(self, rank: int) -> int:
         return rank if any(shard[1] == rank for shard in self.shards) else 0

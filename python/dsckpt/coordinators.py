@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import sys
 import time
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from . import _native
+from .own import joined, own_rank, ranks_here
 
 if TYPE_CHECKING:
     from torch.distributed.distributed_c10d import Store
@@ -138,12 +138,8 @@ def _timed_out(missing: list[int], what: str, seconds: float) -> str:
 
 def default_coordinator() -> _native.Coordinator:
     """The ranks of torch.distributed where it is in use, else this process alone."""
-    torch: Any = sys.modules.get("torch")
-    distributed = torch.distributed if torch is not None else None
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return _native.single_rank()
-    size = distributed.get_world_size()
+    size = ranks_here()
     if size == 1:
         return _native.single_rank()
-    store = distributed.distributed_c10d._get_default_store()
-    return StoreCoordinator(store, distributed.get_rank(), size)
+    store = joined().distributed_c10d._get_default_store()
+    return StoreCoordinator(store, own_rank(), size)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,14 +28,6 @@ def allocate(info: TensorInfo, shape: tuple[int, ...]) -> tuple[Any, Any]:
     backend = TorchBackend() if dtypes.have_torch() else NumpyBackend()
     made, address = backend.empty(info.as_info(shape, nbytes))
     return made, buffer_at(address, nbytes)
-
-
-def ranks_here() -> int:
-    """How many ranks torch.distributed has, or 1."""
-    torch: Any = sys.modules.get("torch")
-    if torch is None or not torch.distributed.is_available():
-        return 1
-    return int(torch.distributed.get_world_size()) if torch.distributed.is_initialized() else 1
 
 
 def buffer_at(address: int, nbytes: int) -> Any:
@@ -105,11 +96,13 @@ class Gather:
         checkpoint: Where from.
         shard: The file with values and objects.
         rank: Whose own is wanted. Where another rank wrote the file, that rank's is not taken.
+        ranks: How many load.
     """
 
     checkpoint: Checkpoint
     shard: int
     rank: int
+    ranks: int
 
     def load_into(self, state: Any, permission: Permission, strict: bool) -> Any:
         """Compares, then fills."""
@@ -127,7 +120,7 @@ class Gather:
             own.anothers = frozenset(self.native.rank_own())
             own.unshared = unshared(self.checkpoint, self.shard)
         # Of other numbers of ranks, what only the file has may be another rank's by now.
-        whole_file = self.checkpoint.ranks == ranks_here()
+        whole_file = self.checkpoint.ranks == self.ranks
         match = Match(self._accept, strict, whole_file=whole_file, own=own)
         new = match.walk(state, stored)
         match.check(self.checkpoint.path)

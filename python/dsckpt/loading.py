@@ -97,21 +97,9 @@ def _load_model(
 ) -> Any:
     if not model.endswith(".json"):
         return load_file(model, map_location, mmap, permission, verify)
-    state: dict[str, Any] = {}
-    for file in models.files_of(model):
-        if not os.path.exists(file):
-            raise DsckptError(f"a file that {model} names is missing: {file}", "Incomplete", file)
-        part = load_file(file, map_location, mmap, permission, verify)
-        twice = state.keys() & part.keys()
-        if twice:
-            raise DsckptError(
-                f"{file}: {min(twice)!r} is in another file of {model} too", "Mismatch", file
-            )
-        state.update(part)
-    lacking = models.weight_map(model).keys() - state.keys()
-    if lacking:
-        raise DsckptError(f"{model} names {min(lacking)!r}, which no file has", "Incomplete", model)
-    return state
+    return models.load_all(
+        model, lambda file: load_file(file, map_location, mmap, permission, verify)
+    )
 
 
 def load_file(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
+from typing import Any
 
 from .errors import DsckptError
 
@@ -68,20 +70,66 @@ def files_of(index: str) -> list[str]:
 def weight_map(index: str) -> dict[str, str]:
     """The file of each tensor, with its directory. Raises as files_of()."""
     try:
-        with open(index, encoding="utf-8") as file:
+        with open(index, encoding="utf-8-sig") as file:
             found = dict(json.load(file)["weight_map"].items())
+        for text in (*found, *found.values()):
+            text.encode()  # Text, and no half of a surrogate pair.
     except FileNotFoundError as error:
         raise DsckptError(f"{index}: no such file", "NotFound", index) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except OSError as error:
+        raise DsckptError(f"cannot read {index}: {error}", "IoError", index) from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DsckptError(
             f"{index} is no index of files: {type(error).__name__}: {error}", "NotCheckpoint", index
         ) from error
+    if not found:
+        raise DsckptError(
+            f"{index} is no index of files: its weight_map is empty", "NotCheckpoint", index
+        )
     for name in found.values():
-        if not isinstance(name, str) or os.path.basename(name) != name or name in ("", ".", ".."):
+        if os.path.basename(name) != name or name in ("", ".", "..") or "\0" in name:
             raise DsckptError(
                 f"{index} names the file {name!r}, which is no file beside it", "Corrupt", index
             )
     return {tensor: os.path.join(os.path.dirname(index), name) for tensor, name in found.items()}
+
+
+def load_all(index: str, load: Callable[[str], Any]) -> dict[str, Any]:
+    """The states of all files that an index names, in one.
+
+    Args:
+        index: The index.
+        load: Gives the state of one file.
+
+    Raises:
+        DsckptError: As files_of(); Incomplete: a file, or a tensor in its file, is missing;
+            Mismatch: a name is in two files; NotCheckpoint: a file holds no dict.
+    """
+    state: dict[str, Any] = {}
+    places = weight_map(index)
+    for file in files_of(index):
+        if not os.path.exists(file):
+            raise DsckptError(f"a file that {index} names is missing: {file}", "Incomplete", file)
+        part = load(file)
+        if not isinstance(part, dict):
+            raise DsckptError(f"{file} of {index} holds no dict", "NotCheckpoint", file)
+        twice = state.keys() & part.keys()
+        if twice:
+            raise DsckptError(
+                f"{file}: {min(twice, key=str)!r} is in another file of {index} too",
+                "Mismatch",
+                file,
+            )
+        lacking = [name for name, place in places.items() if place == file and name not in part]
+        if lacking:
+            raise DsckptError(
+                f"{index} says that {min(lacking)!r} is in {os.path.basename(file)}, "
+                "which lacks it",
+                "Incomplete",
+                index,
+            )
+        state.update(part)
+    return state
 
 
 def _ambiguous(directory: str, names: list[str]) -> DsckptError:

@@ -64,10 +64,22 @@ def marked(value: Any) -> bool:
 
 def own_rank() -> int:
     """This process's rank in torch.distributed, or 0."""
+    distributed = joined()
+    return 0 if distributed is None else int(distributed.get_rank())
+
+
+def ranks_here() -> int:
+    """How many ranks torch.distributed has, or 1."""
+    distributed = joined()
+    return 1 if distributed is None else int(distributed.get_world_size())
+
+
+def joined() -> Any:
+    """torch.distributed where this process is in a job of it, else None. Imports nothing."""
     torch: Any = sys.modules.get("torch")
     if torch is None or not torch.distributed.is_available():
-        return 0
-    return int(torch.distributed.get_rank()) if torch.distributed.is_initialized() else 0
+        return None
+    return torch.distributed if torch.distributed.is_initialized() else None
 
 
 def without_own(rank: int, paths: Sequence[Sequence[Any]], file: str, strict: bool) -> None:

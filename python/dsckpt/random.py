@@ -87,8 +87,10 @@ class StatefulLoader:
     """A data loader that can go on in the middle of an epoch, and between two. Not thread-safe.
 
     Counts the batches handed out, and remembers the states of the generators that shuffle them: the
-    loader's own and its samplers' (torch, NumPy or Python generators that they call `generator` or
-    `rng`), and the global ones. After load_state_dict(), the next iteration shuffles alike and
+    loader's own, its samplers' and its dataset's (torch, NumPy or Python generators that they, and
+    the samplers and datasets that these wrap, call `generator` or `rng`), and the global ones. A
+    dataset's is that of this process, not of workers' copies. After load_state_dict(), the next
+    iteration shuffles alike and
     skips what was handed out; the epochs after it draw what they would have drawn. What is shuffled
     by the global generators between epochs goes on from set_rng_state().
 
@@ -212,7 +214,7 @@ class StatefulLoader:
             loader.generator = own
 
     def _own(self) -> list[Any]:
-        """The generators of the loader and of its samplers, each once."""
+        """The generators of the loader, its samplers and its dataset, each once."""
         found: list[Any] = []
         seen: list[Any] = []
         left: list[Any] = [self.loader]

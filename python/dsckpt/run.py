@@ -191,9 +191,16 @@ class Run:
         """The checkpoint that `latest` names, or else the one that was saved last; None: there is
         none yet."""
         directory = self._directory()
-        if directory is None or not directory.checkpoints():
+        if directory is None:
             return None
-        return self._checkpoint(directory.latest().path)
+        try:
+            path = directory.latest().path
+        except DsckptError as error:
+            # Not asked first: what a crash left put aside is found, but not listed.
+            if error.code == "NotFound" and not directory.checkpoints():
+                return None
+            raise
+        return self._checkpoint(path)
 
     def by_step(self, step: int) -> Checkpoint:
         """The complete checkpoint of a step, of several the one that was saved last.
@@ -206,13 +213,18 @@ class Run:
 
     def _checkpoint(self, path: str) -> Checkpoint:
         coordinator = self._coordinator
-        return Checkpoint(path, rank=None if coordinator is None else coordinator.rank())
+        if coordinator is None:
+            return Checkpoint(path)
+        return Checkpoint(path, rank=coordinator.rank(), ranks=coordinator.size())
 
     def roll_back(self, step: int) -> Checkpoint:
         """Sets the run back: latest() is the complete checkpoint of `step` again.
 
         Nothing is removed. What was saved later counts as abandoned: its steps can be saved again,
         and it ages as any other save. To be called on rank 0 alone, while no rank saves.
+
+        Ctrl-C ends the waiting, not the roll back: `latest` may move after KeyboardInterrupt was
+        raised. Look at latest(), or roll back again, before training goes on.
 
         Returns:
             The checkpoint that training goes on from.

@@ -527,3 +527,58 @@ def test_a_run_has_one_step(tmp_path: Path) -> None:
         assert caught.value.code == "InvalidArgument"
         run.save(5, {"w": torch.ones(1)}, attributes={"step": 5, "loss": 0.5}).durable()
         assert [entry.step for entry in run.checkpoints] == [5]
+
+
+def test_latest_is_found_where_a_crash_left_it(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    with Run(path) as run:
+        run.save(1, {"w": torch.ones(2)}).durable()
+    # A replacement of it that stopped between its renames.
+    (path / "step-0000000001").rename(path / "step-0000000001.replaced-0011-6")
+    assert Run(path).checkpoints == []
+    found = Run(path).latest()
+    assert found is not None
+    assert found.load()["w"].tolist() == [1, 1]
+    assert dsckpt.load(path)["w"].tolist() == [1, 1]
+    (path / "latest").unlink()
+    assert Run(path).latest() is None
+    assert Run(tmp_path / "none").latest() is None
+
+
+def test_strict_knows_the_ranks_of_any_coordinator(tmp_path: Path) -> None:
+    def work(rank: int, coordinator: _native.Coordinator) -> Any:
+        with (
+            dsckpt.AsyncWriter(4 * MIB) as writer,
+            Run(tmp_path / "run", writer, coordinator=coordinator) as run,
+        ):
+            run.save(1, {"a": torch.ones(2), "b": torch.ones(2)}).durable()
+            last = run.latest()
+            assert last is not None
+            with pytest.raises(dsckpt.DsckptError, match=r"b.*: in the file only") as caught:
+                last.load_into({"a": torch.zeros(2)})
+            return caught.value.code
+
+    assert on_ranks(2, work) == ["Mismatch", "Mismatch"]
+    # Another number of ranks than wrote it.
+    Checkpoint(tmp_path / "run" / "step-0000000001", ranks=3).load_into({"a": torch.zeros(2)})
+
+
+def test_attributes_where_rank_0_wrote_nothing(tmp_path: Path) -> None:
+    def work(rank: int, coordinator: _native.Coordinator) -> None:
+        engine = _native.Engine(pool_bytes=4 * MIB)
+        writer = _native.CheckpointWriter(engine, str(tmp_path / "run"), coordinator=coordinator)
+        walker = _native.Walker(
+            {"r": rank},
+            classify=lambda value, path: ("tensor", value),
+            tensor_types=(torch.Tensor,),
+            attributes={"by": rank},
+        )
+        writer.save(5, [("", walker)] if rank else []).wait_durable()
+        writer.close()
+        engine.close()
+
+    on_ranks(3, work)
+    found = Run(tmp_path / "run").latest()
+    assert found is not None
+    assert [rank for _, rank, _ in found.shards] == [1, 2]
+    assert found.attributes["by"] == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import sys
 from collections import OrderedDict
 from fractions import Fraction
@@ -17,6 +18,7 @@ import torch.distributed.checkpoint as dcp
 from safetensors.torch import load_file, save_file
 
 import dsckpt
+from dsckpt import models
 from dsckpt.convert import command, convert
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is")
@@ -336,9 +338,45 @@ def test_parts_of_torch_save_that_disagree(tmp_path: Path) -> None:
         convert(tmp_path, tmp_path / "out")
     assert caught.value.code == "Mismatch"
     index.write_text(json.dumps({"weight_map": {"a": "1.bin", "c": "1.bin"}}))
-    with pytest.raises(dsckpt.DsckptError, match="'c', which no file has"):
+    with pytest.raises(dsckpt.DsckptError, match=r"'c' is in 1\.bin, which lacks it"):
         convert(tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_bases_of_models_are_those_of_the_program() -> None:
+    text = (Path(__file__).parents[2] / "tools" / "model_index.h").read_text()
+    table = re.search(r"kModelBases = \{(.*?)\};", text, re.DOTALL)
+    assert table is not None
+    assert tuple(re.findall(r'"([^"]*)"', table[1])) == models.BASES
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('{"weight_map": {}}', "NotCheckpoint"),
+        ('{"weight_map": {"a": 1}}', "NotCheckpoint"),
+        ('{"weight_map": {"a": "\\ud800"}}', "NotCheckpoint"),
+        ("[" * 100000, "NotCheckpoint"),
+        ('{"weight_map": {"a": "1\\u0000.safetensors"}}', "Corrupt"),
+        ('{"weight_map": {"a": "2.safetensors", "b": "2.safetensors"}}', "Incomplete"),
+        ('{"weight_map": {"a": "2.safetensors", "b": "1.safetensors"}}', "Incomplete"),
+        ('\ufeff{"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}', None),
+    ],
+)
+def test_indexes_are_read_as_strictly_as_by_the_program(
+    tmp_path: Path, text: str, code: str | None
+) -> None:
+    for name in "ab":
+        save_file({name: torch.ones(1)}, tmp_path / f"{1 + 'ab'.index(name)}.safetensors")
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(text, encoding="utf-8")
+    for read in (dsckpt.load, dsckpt.inspect):
+        if code is None:
+            read(index)
+        else:
+            with pytest.raises(dsckpt.DsckptError) as caught:
+                read(index)
+            assert caught.value.code == code
 
 
 def test_the_command_selects_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import builtins
+import glob
+import io
 import logging
 import os
+import pathlib
 import threading
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,8 +21,10 @@ import dsckpt
 from dsckpt.deepspeed import config, file_calls, latest, patches, readers, torch_files
 from dsckpt.deepspeed import tags as tags_module
 from dsckpt.deepspeed.allow import ALLOWED
+from dsckpt.deepspeed.consolidate import _Weights
 from dsckpt.deepspeed.layout import Fragment, Layout
 from dsckpt.deepspeed.pieces import Names
+from dsckpt.deepspeed.service import Service
 from dsckpt.deepspeed.stored_layout import layouts
 from dsckpt.deepspeed.under_way import UnderWay
 
@@ -251,6 +257,50 @@ def test_failed_export_leaves_the_old_file(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.bin"]
 
 
+@pytest.mark.parametrize("what", ["export", "latest"])
+def test_files_are_replaced_durably(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    path = tmp_path / ("model.bin" if what == "export" else "latest")
+
+    def write() -> None:
+        if what == "export":
+            torch_files.export({"w": torch.ones(2)}, str(path))
+        else:
+            latest.Pointer(str(tmp_path), "t").write()
+
+    steps: list[str] = []
+    sync, replace = os.fsync, os.replace
+
+    def noted_sync(descriptor: int) -> None:
+        steps.append("directory" if os.path.isdir(f"/proc/self/fd/{descriptor}") else "file")
+        sync(descriptor)
+
+    def noted_replace(source: str, target: str) -> None:
+        name = os.path.basename(source)
+        assert name.startswith(".")
+        assert not any(mark in name for mark in (".incomplete-", ".removed-", ".replaced-"))
+        steps.append("replace")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    write()
+    assert steps == ["file", "replace", "directory"]
+    before = path.read_bytes()
+
+    def fails(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    for call in ("fsync", "replace"):
+        with monkeypatch.context() as failing:
+            failing.setattr(os, call, fails)
+            with pytest.raises(OSError, match="No space"):
+                write()
+        assert os.listdir(tmp_path) == [path.name]
+        assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("wanted", "by_commit", "by_hand"),
     [(False, True, False), (True, True, False), (True, False, True)],
@@ -458,6 +508,10 @@ def test_file_calls_wait_for_files_of_the_checkpoint_only(
     assert not save.is_looked_at(str(tmp_path / path), listed)
 
 
+def always() -> bool:
+    return True
+
+
 def test_calls_ask_for_what_they_are_given(tmp_path: Path) -> None:
     asked: list[tuple[str, bool]] = []
 
@@ -465,9 +519,9 @@ def test_calls_ask_for_what_they_are_given(tmp_path: Path) -> None:
         asked.append((path, listed))
         assert os.path.exists(tmp_path)  # No call asks while another asks.
 
-    stat = file_calls._Asking(os.stat, awaits, False)
-    listdir = file_calls._Asking(os.listdir, awaits, True)
-    opens = file_calls._Opening(open, awaits, False)
+    stat = file_calls._Asking(os.stat, awaits, always, False)
+    listdir = file_calls._Asking(os.listdir, awaits, always, True)
+    opens = file_calls._Opening(open, awaits, always, False)
     stat(tmp_path)
     stat(0)
     listdir(os.fsencode(tmp_path))
@@ -483,12 +537,93 @@ def test_calls_ask_for_what_they_are_given(tmp_path: Path) -> None:
     assert asked == [(os.getcwd(), True)]
 
 
+def test_calls_do_not_ask_while_nothing_is_written(tmp_path: Path) -> None:
+    published = threading.Event()
+    request: Any = SimpleNamespace(save_dir=str(tmp_path), tag="a", save_latest=True)
+    handle: Any = SimpleNamespace(durable=published.wait)
+    group: Any = SimpleNamespace(rank=0, done=lambda: None)
+    service = Service()
+    asked: list[str] = []
+    stat = file_calls._Asking(os.stat, lambda path, _: asked.append(path), service.is_writing, True)
+    stat(tmp_path)
+    save = UnderWay(handle, request, group, None, None)
+    service._under_way.append(save)
+    stat(str(tmp_path))
+    published.set()
+    save.wait()
+    stat(tmp_path)
+    assert asked == [str(tmp_path)]
+
+
+def test_calls_that_pathlib_has_kept_ask_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Accessor:
+        """As of Python 3.10."""
+
+        stat, listdir, scandir, open = os.stat, os.listdir, os.scandir, io.open
+        mkdir = os.mkdir
+
+    class Globber:
+        """As of Python 3.13."""
+
+        lstat, scandir = staticmethod(os.lstat), staticmethod(os.scandir)
+
+    for module, name in [(os, n) for n in ("stat", "lstat", "listdir", "scandir")] + [
+        (io, "open"),
+        (builtins, "open"),
+    ]:
+        monkeypatch.setattr(module, name, getattr(module, name))
+    monkeypatch.setattr(pathlib, "_NormalAccessor", Accessor, raising=False)
+    monkeypatch.setattr(glob, "_StringGlobber", Globber, raising=False)
+    monkeypatch.setattr(file_calls, "_installed", False)
+    asked: list[tuple[str, bool]] = []
+    file_calls.install(lambda path, listed: asked.append((path, listed)), always)
+    accessor = Accessor()
+    (tmp_path / "file").touch()
+    asked.clear()
+    accessor.stat(tmp_path, follow_symlinks=False)
+    accessor.listdir(tmp_path)
+    accessor.scandir(tmp_path).close()
+    accessor.open(tmp_path / "file", "r", -1, None, None, None).close()
+    here = str(tmp_path)
+    assert asked == [(here, False), (here, True), (here, True), (f"{here}/file", False)]
+    assert accessor.mkdir is os.mkdir
+    assert not hasattr(Accessor, "lstat")
+    asked.clear()
+    Globber.lstat(tmp_path)
+    Globber.scandir(tmp_path).close()
+    assert asked == [(here, False), (here, True)]
+
+
 class Holder:
     """Has calls as attributes, which must not become methods."""
 
-    stat = file_calls._Asking(os.stat, lambda path, listed: None, False)
+    stat = file_calls._Asking(os.stat, lambda path, listed: None, always, False)
 
 
 def test_calls_do_not_become_methods(tmp_path: Path) -> None:
     assert Holder().stat(tmp_path).st_ino == os.stat(tmp_path).st_ino
     assert Holder.stat.__name__ == "stat"
+
+
+def test_a_frozen_layer_is_no_tied_one() -> None:
+    tied = torch.tensor([1.5, float("nan")])
+    stored = {
+        "fp32/tied_modules.embed.weight": tied,
+        "fp32/tied_modules.embed.bias": torch.ones(2),
+        "fp32/1.weight": torch.ones(2),
+        "module/0.weight": tied.bfloat16(),
+        "module/0.bias": torch.zeros(2),  # Only the weight is tied.
+        "module/0.buffer": torch.zeros(2),
+        "module/1.weight": torch.ones(2).bfloat16(),
+        "module/1.bias": torch.ones(2),  # Frozen.
+        "module/2.weight": torch.tensor([3.0, 4.0]).bfloat16(),
+        "module/3.weight": torch.ones(3),
+        "module/4.bias": torch.zeros(2),
+    }
+    weights = object.__new__(_Weights)
+    weights._whole = SimpleNamespace(tensors=stored, read=stored.__getitem__)  # type: ignore[assignment]
+    owned = ["tied_modules.embed.weight", "tied_modules.embed.bias", "1.weight"]
+    frozen = ["0.buffer", "1.bias", "2.weight", "3.weight", "4.bias"]
+    assert weights._of_layers() == owned + frozen

@@ -122,6 +122,16 @@ class Shuffled:
         yield from map(torch.tensor, order)
 
 
+class Augmented(Numbers):
+    """Draws with a generator of its own."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(8)
+
+    def __getitem__(self, index: int) -> float:
+        return float(super().__getitem__(index) + self.rng.random())
+
+
 def generator(seed: int = 5) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
@@ -158,6 +168,7 @@ ORDERS: dict[str, Any] = {
         Numbers(),
         batch_sampler=BatchSampler(RandomSampler(Numbers(), generator=generator()), 3, True),
     ),
+    "dataset's generator": lambda: DataLoader(Augmented(), 2),
     "Python's generator": lambda: Shuffled(random.Random(3)),
     "NumPy's generator": lambda: Shuffled(np.random.default_rng(3)),
     "NumPy's old generator": lambda: Shuffled(np.random.RandomState(3)),

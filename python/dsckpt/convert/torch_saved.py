@@ -22,25 +22,7 @@ def from_torch(source: str, target: Path, allow_pickle: bool, allow: Iterable[ty
     if not source.endswith(".json"):
         save(load(source, allow_pickle, allowed), target)
         return
-    state: dict[str, Any] = {}
-    for name in models.files_of(source):
-        part = load(name, allow_pickle, allowed)
-        if not isinstance(part, dict):
-            raise DsckptError(f"{name} of {source} holds no dict", "NotCheckpoint", source)
-        twice = state.keys() & part.keys()
-        if twice:
-            raise DsckptError(
-                f"{name}: {min(twice, key=str)!r} is in another file of {source} too",
-                "Mismatch",
-                name,
-            )
-        state.update(part)
-    lacking = models.weight_map(source).keys() - state.keys()
-    if lacking:
-        raise DsckptError(
-            f"{source} names {min(lacking)!r}, which no file has", "Incomplete", source
-        )
-    save(state, target)
+    save(models.load_all(source, lambda file: load(file, allow_pickle, allowed)), target)
 
 
 def load(

@@ -89,7 +89,8 @@ class _Weights:
         tied = self._state["shared_params"] or {}
         buffers = self._buffers()
         owned = self._owned(buffers)
-        rest = [name for name in self._module if name not in {*buffers, *owned, *tied}]
+        others = {*buffers, *owned, *tied}
+        rest = [name for name in self._module if name not in others]
         frozen = self._state.get("frozen_param_shapes") or dict.fromkeys(rest)
         frozen = {name: shape for name, shape in frozen.items() if not _EXPERT.search(name)}
         chosen = [*buffers, *([] if exclude_frozen else frozen), *owned]
@@ -126,13 +127,45 @@ class _Weights:
     def _of_layers(self) -> list[str]:
         """Of a pipeline: its stages store layer by layer."""
         names = self._whole.tensors
-        found = [name.removeprefix("fp32/") for name in names if name.startswith("fp32/")]
-        ends = {name.split(".", 2)[2] for name in found if name.startswith("tied_modules.")}
+        masters = (name.removeprefix("fp32/") for name in names if name.startswith("fp32/"))
+        found = dict.fromkeys(masters)
+        tied: dict[str, list[str]] = {}
+        for name in found:
+            if name.startswith("tied_modules."):
+                tied.setdefault(name.split(".")[1], []).append(name)
+        layers: dict[str, list[str]] = {}
         for name in (n.removeprefix("module/") for n in names if n.startswith("module/")):
-            # Layers that are tied are stored once more under their own numbers.
-            if name not in found and name.partition(".")[2] not in ends:
-                found.append(name)
-        return found
+            layers.setdefault(name.partition(".")[0], []).append(name)
+        for layer in layers.values():
+            # No optimizer knows a tied layer by its own number.
+            own = any(name in found for name in layer)
+            copies = set() if own else self._copies(layer, tied.values())
+            found.update(dict.fromkeys(name for name in layer if name not in copies))
+        return list(found)
+
+    def _copies(self, layer: list[str], tied: Iterable[list[str]]) -> set[str]:
+        """What of a layer is stored as a tied module's too.
+
+        No file says which layers are tied, and a frozen one may have parameters of the same names:
+        one of equal values tells. Not all have to be: a tied layer shares some of its parameters
+        only. A layer that is frozen as a whole would be taken for a tied one if one of its
+        parameters had the same name, shape and values.
+        """
+        for names in tied:
+            owners = {name.split(".", 2)[2]: name for name in names}
+            both = {n: owner for n in layer if (owner := owners.get(n.partition(".")[2]))}
+            if any(self._are_equal(name, owner) for name, owner in both.items()):
+                return set(both)
+        return set()
+
+    def _are_equal(self, weight: str, owner: str) -> bool:
+        import torch
+
+        stored, master = self._whole.read(f"module/{weight}"), self._whole.read(f"fp32/{owner}")
+        if stored.shape != master.shape:
+            return False
+        cast = master.to(stored.dtype)
+        return torch.allclose(stored, cast, rtol=0, atol=0, equal_nan=True)
 
     def _frozen_without_zero(self) -> set[str]:
         told = self._whole.attributes.get(FROZEN)

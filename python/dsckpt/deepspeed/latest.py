@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from .replacing import replacing
 
 if TYPE_CHECKING:
     from .under_way import Request
@@ -22,18 +23,8 @@ class Pointer:
 
     def write(self) -> None:
         """Replaces the file, durably."""
-        target = Path(self.save_dir, NAME)
-        temporary = target.with_name(f".{NAME}.incomplete-{os.getpid()}")
-        with open(temporary, "w") as file:
-            file.write(self.tag + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        with replacing(os.path.join(self.save_dir, NAME)) as file:
+            file.write(os.fsencode(self.tag + "\n"))
 
 
 def pointer(request: Request, by_commit: bool) -> Pointer | None:

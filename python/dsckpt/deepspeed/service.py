@@ -68,7 +68,7 @@ class Service:
 
     def _start(self, request: Request) -> None:
         if self._settings is None or self._settings.file_calls_wait:
-            file_calls.install(self.await_file)
+            file_calls.install(self.await_file, self.is_writing)
         writer = self._pool(request)
         if request.alone:
             group = self._writers.alone(writer, request.save_dir, request.tag)
@@ -146,6 +146,14 @@ class Service:
             if save.error is not None and not save.told:
                 save.told = True
                 raise save.error
+
+    def is_writing(self) -> bool:
+        """Whether a checkpoint is under way that has not ended. Takes no lock: file calls ask."""
+        # No any(): every call would make a generator.
+        for save in self._under_way:  # noqa: SIM110
+            if save.running:
+                return True
+        return False
 
     def await_file(self, path: str, listed: bool) -> None:
         """Waits for the checkpoints whose files a call of Python looks at; free when none is saved.

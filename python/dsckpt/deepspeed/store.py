@@ -9,7 +9,7 @@ from typing import Any
 
 from dsckpt import _native
 from dsckpt.coordinators import default_coordinator
-from dsckpt.own import own_rank
+from dsckpt.own import own_rank, ranks_here
 
 from .progress import Progress
 
@@ -103,8 +103,8 @@ class Writers:
         chosen = self._alone.get(run)
         if chosen is None:
             native = _native.CheckpointWriter(writer.native, run, standalone=True, on_event=_warn)
-            size = _ranks()
-            chosen = self._alone[run] = _Writer(native, own_rank(), size, self._progress)
+            chosen = _Writer(native, own_rank(), ranks_here(), self._progress)
+            self._alone[run] = chosen
         self._given_alone += 1
         chosen.given = self._given_alone
         return Group(chosen.native, name, chosen.rank, False, chosen.given, chosen.progress)
@@ -143,15 +143,9 @@ def default_store() -> Any:
     """Where the ranks of the job have met; None for a job of one rank."""
     import torch.distributed
 
-    if _ranks() == 1:
+    if ranks_here() == 1:
         return None
     return torch.distributed.distributed_c10d._get_default_store()
-
-
-def _ranks() -> int:
-    import torch.distributed
-
-    return torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
 
 
 def next_number(store: Any, what: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from dsckpt.errors import PickleRefused
@@ -10,6 +9,7 @@ from dsckpt.writer import save_safetensors
 
 from .allow import resolve
 from .config import KEY
+from .replacing import replacing
 
 _ZIP = b"PK\x03\x04"
 _PICKLE = b"\x80"
@@ -69,14 +69,5 @@ def export(state: Any, path: str) -> None:
         return
     import torch
 
-    temporary = f"{path}.incomplete-{os.getpid()}"
-    try:
-        with open(temporary, "wb") as file:
-            torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+    with replacing(path) as file:
+        torch.save(state, file)

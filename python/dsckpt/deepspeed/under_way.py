@@ -55,6 +55,7 @@ class UnderWay:
         before: The checkpoint that began before this one.
 
     Attributes:
+        running: Whether its outcome is not known yet.
         error: Why it failed, then.
         told: Whether a reader has raised the error.
     """
@@ -79,6 +80,7 @@ class UnderWay:
         self._before = before
         self.error: BaseException | None = None
         self.told = False
+        self.running = True
         self._thread = threading.Thread(target=self._finish, name=f"dsckpt {request.tag}")
         self._thread.start()
 
@@ -106,7 +108,7 @@ class UnderWay:
             path: Absolute; symbolic links are not followed.
             listed: Whether the entries of a directory are asked for.
         """
-        if not self._thread.is_alive():
+        if not self.running:
             return False
         if path in self._pointers:
             return self._latest
@@ -115,7 +117,10 @@ class UnderWay:
 
     def _finish(self) -> None:
         with file_calls.exempt():
-            self._publish()
+            try:
+                self._publish()
+            finally:
+                self.running = False
 
     def _publish(self) -> None:
         try:
