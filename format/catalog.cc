@@ -58,6 +58,7 @@ class CatalogBuilder {
     FillObjectColumns();
     DSCKPT_RETURN_IF_ERROR(FillPieces(data_, out_));
     DSCKPT_ASSIGN_OR_RETURN(out_.columns.rank_own, RankOwnRoots(data_));
+    if (out_.columns.rank_own.size() > 0) out_.columns.rank = data_.rank_owner.value_or(0);
     DSCKPT_RETURN_IF_ERROR(CheckIndexSize());
     DSCKPT_RETURN_IF_ERROR(PlaceRaw());
     MergeLog();

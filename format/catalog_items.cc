@@ -158,7 +158,8 @@ bool SameIdentity(const Data& a, const Data& b) {
          SameBytes(a.dims, b.dims) && SamePieces(a.pieces, b.pieces) &&
          SameNames(a.object_names, b.object_names) && SameBytes(a.objects, b.objects) &&
          a.media_types == b.media_types && SameNames(a.rank_own_names, b.rank_own_names) &&
-         SameKeys(a.tree, b.tree) && SameKeys(a.attributes, b.attributes);
+         a.rank_owner == b.rank_owner && SameKeys(a.tree, b.tree) &&
+         SameKeys(a.attributes, b.attributes);
 }
 
 }  // namespace dsckpt::format

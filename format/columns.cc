@@ -78,6 +78,7 @@ IndexView ViewOf(const IndexColumns& columns) {
   view.tree = ViewOf(columns.tree);
   view.attributes = ViewOf(columns.attributes);
   view.rank_own = ViewOf(columns.rank_own);
+  view.rank = columns.rank;
   return view;
 }
 

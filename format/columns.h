@@ -77,6 +77,7 @@ struct IndexColumns {
   PieceColumns pieces;
   TreeColumns tree, attributes;
   NameColumns rank_own;
+  uint32_t rank = 0;  // Whose that is.
 };
 
 struct PayloadView {
@@ -107,6 +108,7 @@ struct IndexView {
   PieceView pieces;
   TreeView tree, attributes;
   NameView rank_own;
+  uint32_t rank = 0;
 
   std::span<const int64_t> shape(uint32_t tensor) const {
     const uint32_t begin = tensor == 0 ? 0 : dim_end[tensor - 1];

@@ -100,6 +100,7 @@ void Build(Builder& builder, const IndexColumns& columns) {
   if (!tree.IsNull()) index.add_tree(tree);
   if (!attributes.IsNull()) index.add_attributes(attributes);
   if (!rank_own.IsNull()) index.add_rank_own(rank_own);
+  index.add_rank(columns.rank);
   builder.Finish(index.Finish(), fbs::IndexIdentifier());
 }
 
@@ -112,7 +113,7 @@ uint64_t IndexBytesBound(const IndexColumns& columns) {
          Bound(columns.tensors) + Bound(columns.objects) + Bound(columns.alias_target) +
          Bound(columns.object_media_type) + Bound(columns.chunk_sums) +
          Bound(columns.stored_chunks) + Bound(columns.pieces) + Bound(columns.tree) +
-         Bound(columns.attributes) + Bound(columns.rank_own);
+         Bound(columns.attributes) + Bound(columns.rank_own) + sizeof(columns.rank);
 }
 
 Result<std::vector<std::byte>> EncodeIndex(const IndexColumns& columns) {

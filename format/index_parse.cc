@@ -53,6 +53,7 @@ Result<IndexView> Borrow(const fbs::Index& index) {
   DSCKPT_RETURN_IF_ERROR(BorrowTree(borrow, index.attributes(), view.attributes));
   if (index.pieces() != nullptr) view.pieces = borrow.Pieces(index.pieces());
   if (index.rank_own() != nullptr) view.rank_own = borrow.Names(index.rank_own());
+  view.rank = index.rank();
   DSCKPT_RETURN_IF_ERROR(borrow.CheckAligned(kPart));
   return view;
 }

@@ -139,6 +139,13 @@ Status CheckShardAgainst(const ManifestView& manifest, uint32_t shard,
   DSCKPT_ASSIGN_OR_RETURN(const ManifestColumns own, ManifestOfShard({.name = name}, index));
   const ManifestView own_view = ViewOf(own);
   DSCKPT_RETURN_IF_ERROR(ShardComparison(manifest, shard, pieces, own_view).Compare());
+  if (index.rank_own.size() > 0 && index.rank != manifest.shard_rank[shard]) {
+    return Status(StatusCode::kMismatch, "shard '" + Printable(name) + "' holds what is rank " +
+                                             std::to_string(index.rank) +
+                                             "'s own, the manifest says that rank " +
+                                             std::to_string(manifest.shard_rank[shard]) +
+                                             " wrote it: use another checkpoint");
+  }
   const auto step = RecordedStep(index);
   if (!step || *step == manifest.step) return {};
   return Status(StatusCode::kMismatch, "shard '" + Printable(name) + "' is of step " +

@@ -129,6 +129,8 @@ std::vector<std::string_view> File::RankOwnNames() const {
   return names;
 }
 
+uint32_t File::OwnerRank() const { return impl_->index.rank; }
+
 bool File::IsRankOwn(std::string_view name) const {
   return format::IsRankOwn(impl_->index.rank_own, name);
 }

@@ -72,7 +72,7 @@ def read_checkpoint(path, strict=False):
     path = pathlib.Path(path)
     manifest = parse_manifest(path / "dsckpt.manifest", strict)
     shards = []
-    for i, (name, _, file_bytes, index_bytes, index_sum) in enumerate(manifest["shards"]):
+    for i, (name, rank, file_bytes, index_bytes, index_sum) in enumerate(manifest["shards"]):
         file = path / name
         check(file.is_file() and not file.is_symlink(), "S1", f"{name} is missing, or no regular file")
         shard = Shard(file, strict)
@@ -85,6 +85,7 @@ def read_checkpoint(path, strict=False):
         check(held == said, "S4", f"dtypes and shapes of {name}")
         step = (shard.attributes or {}).get("step")
         check(type(step) is not int or step == manifest["step"], "S5", f"step of {name}")
+        check(not shard.rank_own or shard.rank == rank, "S6", f"rank of {name}")
         shards.append(shard)
     tensors = {}
     for name, dtype, shape in manifest["logical"]:

@@ -230,6 +230,7 @@ class Shard:
                 self.tensors[ordinal]["pieces"] += [piece] if piece else []
         self.tree, self.attributes = self.read_tree(root.table(9)), self.read_tree(root.table(10))
         self.rank_own = [] if root.table(11) is None else root.table(11).names()
+        self.rank = root.get(root.where(12), "I") if root.where(12) else 0
         above = lambda name: {name[:i] for i, character in enumerate(name) if character == "/"}
         check(not any(above(name) & set(self.rank_own) for name in self.rank_own), "L10", "a name below another")
 
@@ -399,7 +400,7 @@ def describe(shard):
     return {"schema": "dsckpt.inspect/1", "format_version": shard.version, "file_bytes": len(shard.data),
             "tensors": sorted(tensors, key=lambda t: t["name"].encode()),
             "objects": [common(o, media_type=o["media_type"], offset=o["offset"], digest=shard.digest(o)) for o in shard.objects],
-            "attributes": shard.attributes or {}, "tree": tree} | ({"rank_own": shard.rank_own} if shard.rank_own else {})
+            "attributes": shard.attributes or {}, "tree": tree} | ({"rank_own": shard.rank_own, "rank": shard.rank} if shard.rank_own else {})
 
 
 def read_any(path, strict=False):

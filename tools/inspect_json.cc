@@ -42,6 +42,7 @@ void WriteRankOwn(JsonWriter& json, const File& file) {
   json.Key("rank_own").BeginArray();
   for (const std::string_view name : names) json.String(name);
   json.End();
+  json.Key("rank").Uint(file.OwnerRank());
 }
 
 }  // namespace

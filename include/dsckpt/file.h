@@ -193,6 +193,8 @@ class File {
   /// Names of the subtrees and items that were declared to be the rank's own (RankOwn), in name
   /// order.
   std::vector<std::string_view> RankOwnNames() const;
+  /// The rank whose own they are; 0 where there are none.
+  uint32_t OwnerRank() const;
   /// Whether `name` is one of them or lies below one.
   bool IsRankOwn(std::string_view name) const;
 

@@ -219,6 +219,7 @@ Json Describe(const File& file) {
                {"objects", ObjectsJson(file)},
                {"attributes", attributes ? NodeJson(*attributes) : Json::object()}};
   for (const std::string_view name : file.RankOwnNames()) json["rank_own"].push_back(name);
+  if (!file.RankOwnNames().empty()) json["rank"] = file.OwnerRank();
   json["tree"] = tree ? NodeJson(*tree) : FlatTree(file);
   return json;
 }

@@ -158,10 +158,18 @@ Result<std::vector<DirectoryVector>> ValidDirectories(const std::string& pieces,
        {{kManifest, WithUnalignedManifestVectors(of_nothing)}, {"nothing.dsckpt", nothing}}}};
 }
 
-std::vector<DirectoryVector> InvalidDirectories(const DirectoryVector& valid) {
+Result<std::vector<DirectoryVector>> InvalidDirectories(const DirectoryVector& valid) {
   Collection collection(valid);
   AddFiles(collection);
   AddPieces(collection);
+  // Of rank 0 by its manifest.
+  const std::string own = WithColumns(valid.files.at(kShard), [](format::IndexColumns& columns) {
+    columns.rank_own.Append("own");
+    columns.rank = 3;
+  });
+  DSCKPT_ASSIGN_OR_RETURN(const std::string manifest, ManifestOfOne(own, kShard));
+  DirectoryVector& rank = collection.Add("s6-rank", StatusCode::kMismatch, "rank 3");
+  rank.files = {{kManifest, manifest}, {kShard, own}};
   return collection.Take();
 }
 

@@ -90,7 +90,8 @@ format::IndexColumns Own(const format::IndexView& view) {
           .pieces = Own(view.pieces),
           .tree = Own(view.tree),
           .attributes = Own(view.attributes),
-          .rank_own = Own(view.rank_own)};
+          .rank_own = Own(view.rank_own),
+          .rank = view.rank};
 }
 
 // A copy at an address that the index's vectors need.

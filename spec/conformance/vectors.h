@@ -65,7 +65,7 @@ Result<std::vector<DirectoryVector>> ValidDirectories(const std::string& pieces,
                                                       const std::string& manifest,
                                                       const std::string& nothing);
 /// Broken variants of the first of them: manifest and shards say different things (rules S).
-std::vector<DirectoryVector> InvalidDirectories(const DirectoryVector& valid);
+Result<std::vector<DirectoryVector>> InvalidDirectories(const DirectoryVector& valid);
 
 /// A manifest of one shard of rank 0.
 Result<std::string> ManifestOfOne(const std::string& shard, std::string_view name);

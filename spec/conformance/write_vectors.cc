@@ -116,7 +116,8 @@ Status WriteDirectories(const std::string& valid, const std::string& invalid) {
     DSCKPT_ASSIGN_OR_RETURN(const Json json, Describe(checkpoint));
     DSCKPT_RETURN_IF_ERROR(WriteFile(path + ".json", json.dump(1) + "\n"));
   }
-  for (const DirectoryVector& vector : InvalidDirectories(good[0])) {
+  DSCKPT_ASSIGN_OR_RETURN(const auto bad, InvalidDirectories(good[0]));
+  for (const DirectoryVector& vector : bad) {
     const std::string path = invalid + "/" + vector.name;
     DSCKPT_RETURN_IF_ERROR(WriteDirectory(path, vector));
     const Json json = {{"code", StatusCodeName(vector.code)},
