@@ -102,10 +102,10 @@ std::vector<StoredContent> ContentsOf(const format::IndexView& index) {
 /// no other name begins so.
 Status CheckOwner(const format::IndexView& index, int rank) {
   if (index.rank_own.size() == 0) return {};
-  const std::string own = format::RankOwnName(static_cast<uint32_t>(rank), "");
+  const std::string own = RankOwnName(static_cast<uint32_t>(rank), "");
   const format::NameView& names = index.pieces.logical_names;
   for (uint32_t i = 0; i < names.size(); ++i) {
-    if (!names[i].starts_with("ranks/") || names[i].starts_with(own)) continue;
+    if (!IsBelowRanks(names[i]) || names[i].starts_with(own)) continue;
     return Status(StatusCode::kInvalidArgument,
                   "'" + format::Printable(names[i]) +
                       "' is declared to be another rank's own, but rank " + std::to_string(rank) +
