@@ -3,6 +3,7 @@
 #include <map>
 
 #include "dsckpt/dtype.h"
+#include "dsckpt/limits.h"
 #include "format/names.h"
 
 namespace dsckpt::format {
@@ -56,7 +57,9 @@ Result<std::string> TryHeader(const IndexView& index, std::span<const uint32_t> 
 
 }  // namespace
 
-bool IsReservedMember(std::string_view key) { return key == "format" || key.starts_with("dsckpt"); }
+bool IsReservedMember(std::string_view key) {
+  return key == "format" || key.starts_with(kOwnMemberPrefix);
+}
 
 Result<std::string> HeaderOfIndex(const IndexView& index, std::span<const uint32_t> listed,
                                   bool shard, const Metadata& producer, bool* lists) {

@@ -170,5 +170,8 @@ std::string Printable(std::string_view name) {
 namespace dsckpt {
 
 void AppendNameSegment(std::string& name, const Key& key) { format::AppendSegment(name, key); }
+Result<Key> ParseNameSegment(std::string_view segment, std::string& storage) {
+  return format::ParseSegment(segment, storage);
+}
 
 }  // namespace dsckpt

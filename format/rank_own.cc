@@ -1,5 +1,6 @@
 #include "format/rank_own.h"
 
+#include <charconv>
 #include <vector>
 
 #include "format/catalog_items.h"
@@ -28,8 +29,6 @@ class Ancestors {
   std::vector<std::string_view> open_;
 };
 
-constexpr std::string_view kRanks = "ranks";
-
 Status Reserved(std::string_view name) {
   return Status(StatusCode::kAlreadyExists,
                 "'" + Printable(name) + "' stands where what is declared to be a rank's own goes " +
@@ -44,7 +43,7 @@ Status CheckFlat(const Description::Data& description, const NameView& roots) {
       const std::string_view name = (*names)[i];
       if (IsRankOwn(roots, name)) {
         ++below;
-      } else if (name == kRanks || name.starts_with("ranks/")) {
+      } else if (IsBelowRanks(name)) {
         return Reserved(name);
       }
     }
@@ -62,7 +61,7 @@ Status CheckTreeRoot(const TreeColumns& tree, const NameView& roots) {
     const NodeRecord& node = tree.nodes[i];
     const std::string_view key(tree.heap.data() + static_cast<uint32_t>(node.key),
                                node.key_kind == Key::Kind::kString ? node.key >> 32 : 0);
-    if (key == kRanks && !roots.Find(kRanks)) return Reserved(key);
+    if (key == kRanksKey && !roots.Find(kRanksKey)) return Reserved(key);
     const bool container = node.kind == NodeKind::kDict || node.kind == NodeKind::kList ||
                            node.kind == NodeKind::kTuple;
     if (container) i += node.payload;
@@ -71,10 +70,6 @@ Status CheckTreeRoot(const TreeColumns& tree, const NameView& roots) {
 }
 
 }  // namespace
-
-std::string RankOwnName(uint32_t rank, std::string_view name) {
-  return "ranks/" + std::to_string(rank) + "/" + std::string(name);
-}
 
 std::optional<uint32_t> FindRoot(const NameView& roots, std::string_view name) {
   if (roots.size() == 0) return std::nullopt;
@@ -121,3 +116,28 @@ Status CheckRankOwn(const NameView& roots) {
 }
 
 }  // namespace dsckpt::format
+
+namespace dsckpt {
+
+std::string RankOwnName(uint32_t rank, std::string_view name) {
+  return std::string(kRanksKey) + "/" + std::to_string(rank) + "/" + std::string(name);
+}
+
+std::optional<uint32_t> ParseRankOwnName(std::string_view whole, std::string_view* name) {
+  if (!IsBelowRanks(whole) || whole == kRanksKey) return std::nullopt;
+  const std::string_view rest = whole.substr(kRanksKey.size() + 1);
+  uint32_t rank = 0;
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), rank);
+  if (error != std::errc()) return std::nullopt;
+  const std::string beginning = RankOwnName(rank, "");
+  if (!whole.starts_with(beginning)) return std::nullopt;  // "ranks/03/x", "ranks/3"
+  *name = whole.substr(beginning.size());
+  return rank;
+}
+
+bool IsBelowRanks(std::string_view name) {
+  if (!name.starts_with(kRanksKey)) return false;
+  return name.size() == kRanksKey.size() || name[kRanksKey.size()] == '/';
+}
+
+}  // namespace dsckpt

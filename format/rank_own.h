@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "dsckpt/piece.h"
 #include "dsckpt/status.h"
 #include "format/description.h"
 #include "format/names_column.h"
@@ -13,9 +14,6 @@
 // Subtrees that belong to one rank (spec/format.md, "What belongs to a rank").
 
 namespace dsckpt::format {
-
-/// "ranks/3/rng/torch": what rank 3's own "rng/torch" is called among the items of all ranks.
-std::string RankOwnName(uint32_t rank, std::string_view name);
 
 /// The position in `roots` of `name`, or of what it lies below. REQUIRES: `roots` meet
 /// CheckRankOwn().

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "dsckpt/limits.h"
+#include "io/hex.h"
 #include "io/syscalls.h"
 #include "io/target.h"
 
@@ -20,12 +21,6 @@ namespace {
 
 constexpr std::string_view kSuffix = ".tmp";
 
-std::string Hex(uint64_t value) {
-  std::string text(16, '0');
-  for (size_t i = 16; value != 0; value >>= 4) text[--i] = "0123456789abcdef"[value & 15];
-  return text;
-}
-
 /// FNV-1a: any fixed function does, it only keeps apart the temporaries of different targets.
 uint64_t NameHash(std::string_view name) {
   uint64_t hash = 0xcbf29ce484222325;
@@ -33,7 +28,7 @@ uint64_t NameHash(std::string_view name) {
   return hash;
 }
 
-std::string Prefix(const Target& target) { return ".dsckpt-" + Hex(NameHash(target.base)) + "-"; }
+std::string Prefix(const Target& target) { return ".dsckpt-" + Hex64(NameHash(target.base)) + "-"; }
 
 /// Whether `path` still names the open file: a cleaner may have won the race for the lock.
 bool Names(const std::string& path, int fd) {
@@ -114,7 +109,7 @@ Result<Temporary> CreateTemporary(const Target& target, bool direct, const Warn&
     if (getrandom(&random, sizeof random, 0) != sizeof random) {
       return ErrnoStatus(errno, "create a temporary name for", target.shown);
     }
-    temporary.path = target.directory + "/" + Prefix(target) + Hex(random);
+    temporary.path = target.directory + "/" + Prefix(target) + Hex64(random);
     temporary.path += kSuffix;
     temporary.fd = OpenNew(target, temporary, warn);
     if (temporary.fd < 0) {

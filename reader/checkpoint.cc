@@ -146,9 +146,9 @@ Status reader::CheckShard(const File& file, const ShardInfo& expected) {
   return Status(StatusCode::kMismatch,
                 "this is not the shard that the manifest describes: expected " +
                     std::to_string(expected.file_bytes) + " bytes with index checksum " +
-                    ToHex64(expected.index_xxh3_64) + ", found " +
+                    io::Hex64(expected.index_xxh3_64) + ", found " +
                     std::to_string(file.file_bytes()) + " bytes with " +
-                    ToHex64(footer.index_xxh3_64) +
+                    io::Hex64(footer.index_xxh3_64) +
                     ": it belongs to another save; use another checkpoint")
       .WithPath(file.path());
 }

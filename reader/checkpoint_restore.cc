@@ -120,7 +120,7 @@ class CheckpointRestorer {
     auto found = names.Find(logical);
     const bool own = own_.Note(wanted_.tensor_names[i], found.has_value());
     // The state need not say what the checkpoint says: that it is this rank's own.
-    if (!found && !own) found = names.Find(format::RankOwnName(rank_, logical));
+    if (!found && !own) found = names.Find(RankOwnName(rank_, logical));
     if (!found) {
       if (!own) missing_.Add(logical);
       return std::nullopt;
@@ -269,7 +269,7 @@ class CheckpointRestorer {
       const auto info = files_[i].FindObject(name);
       if (info.ok() && files_[i].IsRankOwn(name)) return FoundObject{&files_[i], *info};
     }
-    const std::string merged = format::RankOwnName(rank_, name);
+    const std::string merged = RankOwnName(rank_, name);
     for (const File& file : files_) {
       const auto info = file.FindObject(merged);
       if (info.ok()) return FoundObject{&file, *info};

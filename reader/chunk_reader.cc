@@ -46,8 +46,8 @@ Status CopyRaw(const StoredItem& item, uint64_t chunk, std::span<const std::byte
 Status Decode(const StoredItem& item, uint64_t chunk, std::span<const std::byte> stored,
               std::span<std::byte> raw, bool verify, Scratch& scratch) {
   if (const uint64_t hash = format::Hash64(stored); hash != item.stored[chunk].xxh3_64) {
-    return ChecksumError(item, chunk, ChunkOffset(item, chunk), ToHex64(item.stored[chunk].xxh3_64),
-                         ToHex64(hash));
+    return ChecksumError(item, chunk, ChunkOffset(item, chunk),
+                         io::Hex64(item.stored[chunk].xxh3_64), io::Hex64(hash));
   }
   if (Status status = scratch.Decoder().Decode(item.encoding, item.element_bytes, stored, raw);
       !status.ok()) {

@@ -49,8 +49,8 @@ Status LoadShardIndex(const format::Footer& footer, File::Impl& impl) {
   if (const uint64_t hash = format::Hash64(impl.index_memory.bytes());
       hash != footer.index_xxh3_64) {
     return Status(StatusCode::kCorrupt,
-                  "the index checksum should be " + ToHex64(footer.index_xxh3_64) + " but is " +
-                      ToHex64(hash) + ": the file is damaged; use another copy")
+                  "the index checksum should be " + io::Hex64(footer.index_xxh3_64) + " but is " +
+                      io::Hex64(hash) + ": the file is damaged; use another copy")
         .WithOffset(footer.index_offset);
   }
   const format::Geometry geometry{footer.data_begin, footer.tail_begin, footer.index_offset};

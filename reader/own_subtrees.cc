@@ -1,7 +1,6 @@
 #include "reader/own_subtrees.h"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
 #include "format/names.h"
@@ -35,16 +34,9 @@ std::string OwnersOf(const Checkpoint::Impl& checkpoint, const std::string& root
   std::set<uint32_t> ranks;
   const format::NameView& names = checkpoint.manifest.pieces.logical_names;
   for (uint32_t i = 0; i < names.size(); ++i) {
-    std::string_view rest = names[i];
-    constexpr std::string_view kRanks = "ranks/";
-    if (!rest.starts_with(kRanks)) continue;
-    rest.remove_prefix(kRanks.size());
-    uint32_t rank = 0;
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), rank);
-    rest.remove_prefix(static_cast<size_t>(end - rest.data()));
-    if (error != std::errc() || !rest.starts_with('/')) continue;
-    rest.remove_prefix(1);
-    if (rest == root || rest.starts_with(root + "/")) ranks.insert(rank);
+    std::string_view own;
+    const auto rank = ParseRankOwnName(names[i], &own);
+    if (rank && (own == root || own.starts_with(root + "/"))) ranks.insert(*rank);
   }
   constexpr uint32_t kShardsToAsk = 16;
   const uint32_t shards =

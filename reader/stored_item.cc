@@ -79,10 +79,4 @@ std::string ShapeText(std::span<const int64_t> shape) {
   return text + "]";
 }
 
-std::string ToHex64(uint64_t hash) {
-  std::string text(16, '0');
-  for (size_t i = text.size(); i-- > 0; hash >>= 4) text[i] = "0123456789abcdef"[hash & 15];
-  return text;
-}
-
 }  // namespace dsckpt::reader

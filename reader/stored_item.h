@@ -12,6 +12,7 @@
 #include "dsckpt/limits.h"
 #include "dsckpt/status.h"
 #include "format/columns.h"
+#include "io/hex.h"
 
 namespace dsckpt::reader {
 
@@ -56,9 +57,6 @@ Status ChecksumError(const StoredItem& item, uint64_t chunk, uint64_t offset,
 
 /// "[2,3]".
 std::string ShapeText(std::span<const int64_t> shape);
-
-/// 16 lower-case hex digits.
-std::string ToHex64(uint64_t hash);
 
 }  // namespace dsckpt::reader
 

@@ -78,8 +78,8 @@ Result<std::optional<format::IndexView>> VerifyIndex(Verification& run,
   DSCKPT_ASSIGN_OR_RETURN(memory, reader::ReadIndexBytes(run.input, footer));
   run.progress.Add(footer.index_bytes);
   if (const uint64_t hash = format::Hash64(memory.bytes()); hash != footer.index_xxh3_64) {
-    run.problems.Add("index", "checksum", footer.index_offset,
-                     reader::ToHex64(footer.index_xxh3_64), reader::ToHex64(hash));
+    run.problems.Add("index", "checksum", footer.index_offset, io::Hex64(footer.index_xxh3_64),
+                     io::Hex64(hash));
     return std::optional<format::IndexView>();
   }
   auto index = format::ParseIndex(memory.bytes(),

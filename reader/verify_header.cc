@@ -210,7 +210,7 @@ Status VerifyHeader(Verification& run, const format::IndexView* index) {
   run.progress.Add(region.size());
   const std::span<const char> text = region;
   if (const uint64_t hash = format::Hash64(std::as_bytes(text)); hash != footer.header_xxh3_64) {
-    run.problems.Add("header", "checksum", 0, ToHex64(footer.header_xxh3_64), ToHex64(hash));
+    run.problems.Add("header", "checksum", 0, io::Hex64(footer.header_xxh3_64), io::Hex64(hash));
     return Status();  // What a damaged header says differs from the index anyway.
   }
   if (index == nullptr) return Status();

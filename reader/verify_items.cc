@@ -136,8 +136,8 @@ class ItemPass {
     }
     const format::StoredChunk& stored = item.stored[chunk];
     if (const uint64_t hash = format::Hash64(bytes); hash != stored.xxh3_64) {
-      run_.problems.Add(item.name, "checksum", ChunkOffset(item, chunk), ToHex64(stored.xxh3_64),
-                        ToHex64(hash));
+      run_.problems.Add(item.name, "checksum", ChunkOffset(item, chunk), io::Hex64(stored.xxh3_64),
+                        io::Hex64(hash));
     } else if (run_.options.decode) {
       Decode(item, chunk, bytes);
     }

@@ -134,8 +134,12 @@ Command AddList(Program& program) {
       "  dsckpt ls run --json | jq -r '.checkpoints[-1].name'\n"
       "\n"
       "Complete checkpoints in the order in which they were saved, those whose step nobody\n"
-      "knows last; then what else lies there and why it does not count. The run goes on from\n"
-      "'latest'; 'abandoned': saved before the run was set back to an earlier one.\n"
+      "knows last; then what else lies there and why it does not count. STATE: the run goes on\n"
+      "from 'latest'; 'abandoned': saved before the run was set back to an earlier one.\n"
+      "--json, schema dsckpt.run/1: path; latest, a name or null; checkpoints, each with name,\n"
+      "step and step_source (manifest, attribute, metadata or name; null where nobody knows\n"
+      "it), serial (which save it was; 0: unknown), abandoned, shards and bytes; strays, each\n"
+      "with name and why.\n"
       "Exit code: 0 there are some; 1 there is none; 2 could not look.");
   return {line, [path](Console& console) {
             const auto operand = ToOperand(*path);

@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <complex>
 #include <utility>
 
 namespace dsckpt::tools {
 
 namespace {
-
-constexpr std::string_view kRanks = "ranks";
 
 bool IsContainer(NodeKind kind) {
   return kind == NodeKind::kDict || kind == NodeKind::kList || kind == NodeKind::kTuple;
@@ -37,27 +34,6 @@ std::string KeyText(const OwnedKey& key) {
 
 /// Tags that say nothing of what a dict holds.
 bool MayLackKeys(std::string_view tag) { return tag.empty() || tag == "py.OrderedDict"; }
-
-/// Reads decimal that prints back to the same text.
-bool ParseInt(std::string_view text, int64_t* value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
-  return error == std::errc() && end == text.data() + text.size() && std::to_string(*value) == text;
-}
-
-/// One segment of an item name back to text (spec/format.md, "Names"); false where none leads to
-/// it.
-bool Unescape(std::string_view segment, std::string* text) {
-  if (segment.starts_with("~s")) segment.remove_prefix(2);
-  for (size_t i = 0; i < segment.size(); ++i) {
-    if (segment[i] != '~') {
-      text->push_back(segment[i]);
-      continue;
-    }
-    if (++i == segment.size() || (segment[i] != '0' && segment[i] != '1')) return false;
-    text->push_back(segment[i] == '0' ? '~' : '/');
-  }
-  return true;
-}
 
 }  // namespace
 
@@ -91,12 +67,11 @@ Status MergedTree::Add(uint32_t shard) {
 
 /// Objects by name, for an output without a tree.
 Status MergedTree::AddFlat(uint32_t shard, const File& file) {
-  const std::string ranks =
-      std::string(kRanks) + "/" + std::to_string(checkpoint_.shard(shard).rank) + "/";
+  const auto rank = static_cast<uint32_t>(checkpoint_.shard(shard).rank);
   for (uint32_t i = 0; i < file.object_count(); ++i) {
     const ObjectInfo info = file.object(i);
     if (file.IsRankOwn(info.name)) {
-      flat_objects_.try_emplace(ranks + std::string(info.name),
+      flat_objects_.try_emplace(RankOwnName(rank, info.name),
                                 ObjectRef{shard, std::string(info.name)});
       continue;
     }
@@ -106,7 +81,7 @@ Status MergedTree::AddFlat(uint32_t shard, const File& file) {
     DSCKPT_ASSIGN_OR_RETURN(const File other, checkpoint_.OpenShard(there->second.shard));
     DSCKPT_ASSIGN_OR_RETURN(const ObjectInfo before, other.FindObject(info.name));
     if (other.Digest(before) == file.Digest(info)) continue;
-    flat_objects_.try_emplace(ranks + std::string(info.name),
+    flat_objects_.try_emplace(RankOwnName(rank, info.name),
                               ObjectRef{shard, std::string(info.name)});
   }
   return Status();
@@ -152,7 +127,7 @@ Status MergedTree::PlaceOwn(TreeNode& into, const Node& from, uint32_t shard, co
 }
 
 Result<MergedTree::TreeNode*> MergedTree::PlaceOfRank(uint32_t shard, const File& file) {
-  std::vector<OwnedKey> path{{false, 0, std::string(kRanks)},
+  std::vector<OwnedKey> path{{false, 0, std::string(kRanksKey)},
                              {true, checkpoint_.shard(shard).rank, ""}};
   path.insert(path.end(), path_.begin(), path_.end() - 1);
   TreeNode* parent = &root_;
@@ -161,7 +136,7 @@ Result<MergedTree::TreeNode*> MergedTree::PlaceOfRank(uint32_t shard, const File
     parent = next != nullptr ? next : &parent->Append(step);
     if (parent->is_container()) continue;
     return Status(StatusCode::kAlreadyExists,
-                  "what differs from rank to rank goes below '" + std::string(kRanks) +
+                  "what differs from rank to rank goes below '" + std::string(kRanksKey) +
                       "', but the state has a leaf '" + KeyText(step) +
                       "' in the way there: rename that leaf and save again")
         .WithPath(file.path());
@@ -172,7 +147,7 @@ Result<MergedTree::TreeNode*> MergedTree::PlaceOfRank(uint32_t shard, const File
 std::string MergedTree::LogicalName(const Node& from, uint32_t shard) const {
   const std::string name(from.item_name());
   if (!own_) return name;
-  return std::string(kRanks) + "/" + std::to_string(checkpoint_.shard(shard).rank) + "/" + name;
+  return RankOwnName(checkpoint_.shard(shard).rank, name);
 }
 
 Status MergedTree::Place(TreeNode& into, const OwnedKey& key, const Node& from, uint32_t shard,
@@ -248,11 +223,13 @@ bool MergedTree::InsertPath(uint32_t tensor) {
   while (true) {
     const size_t slash = rest.find('/');
     const std::string_view segment = rest.substr(0, slash);
+    std::string text;
+    const Result<Key> parsed = ParseNameSegment(segment, text);
+    if (!parsed.ok()) return false;
     OwnedKey key;
-    int64_t number = 0;
-    key.is_int = ParseInt(segment, &number);
-    if (key.is_int) key.integer = number;
-    if (!key.is_int && !Unescape(segment, &key.text)) return false;
+    key.is_int = parsed->kind() == Key::Kind::kInt;
+    if (key.is_int) key.integer = parsed->integer();
+    if (!key.is_int) key.text = std::move(text);
     TreeNode* const next = node->Find(key);
     if (slash == std::string_view::npos) {
       if (next != nullptr) return false;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <variant>
 
+#include "dsckpt/limits.h"
 #include "tools/console.h"
 #include "tools/format.h"
 #include "tools/json.h"
@@ -19,7 +20,7 @@ constexpr std::string_view kFormat = "format";
 constexpr std::string_view kPackageAttributes = "py.";
 constexpr size_t kShownValues = 3;
 
-bool IsOwn(std::string_view key) { return key.starts_with("dsckpt"); }
+bool IsOwn(std::string_view key) { return key.starts_with(kOwnMemberPrefix); }
 
 /// As other tools write such a value; nothing where they write none.
 std::optional<std::string> AsMember(const Value& value) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "dsckpt/limits.h"
+#include "dsckpt/tree.h"
 #include "tools/format.h"
 #include "tools/glob.h"
 #include "tools/rename.h"
@@ -40,15 +41,11 @@ Status CheckPatterns(const char* option, const std::vector<std::string>& pattern
   return {};
 }
 
-/// The key that a path segment stands for (spec/format.md, "Names").
-std::string KeyOf(std::string_view segment) {
-  if (segment.starts_with("~s")) segment.remove_prefix(2);
-  std::string key;
-  for (size_t i = 0; i < segment.size(); ++i) {
-    const bool escape = segment[i] == '~' && i + 1 < segment.size();
-    key += !escape ? segment[i] : segment[++i] == '1' ? '/' : '~';
-  }
-  return key;
+/// The key that a path segment stands for, as text; a segment that no key leads to is left alone.
+std::string KeyOf(const std::string& segment) {
+  std::string text;
+  const Result<Key> key = ParseNameSegment(segment, text);
+  return key.ok() && key->kind() == Key::Kind::kString ? text : segment;
 }
 
 Status Strip(const std::string& prefix, bool paths, Names& names) {

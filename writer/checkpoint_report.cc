@@ -101,11 +101,20 @@ std::vector<StoredContent> ContentsOf(const format::IndexView& index) {
 /// Tensors that are a rank's own carry that rank in their logical name; in shards that hold some,
 /// no other name begins so.
 Status CheckOwner(const format::IndexView& index, int rank) {
-  if (index.rank_own.size() == 0 || index.rank == static_cast<uint32_t>(rank)) return {};
-  return Status(StatusCode::kInvalidArgument,
-                "'" + format::Printable(index.rank_own[0]) + "' is declared to be rank " +
-                    std::to_string(index.rank) + "'s own, but rank " + std::to_string(rank) +
-                    " saves it: RankOwn() takes the coordinator's rank");
+  if (index.rank_own.size() == 0) return {};
+  const auto refuse = [rank](std::string_view name) {
+    return Status(StatusCode::kInvalidArgument,
+                  "'" + format::Printable(name) +
+                      "' is declared to be another rank's own, but rank " + std::to_string(rank) +
+                      " saves it: RankOwn() takes the coordinator's rank");
+  };
+  const std::string own = RankOwnName(static_cast<uint32_t>(rank), "");
+  const format::NameView& names = index.pieces.logical_names;
+  for (uint32_t i = 0; i < names.size(); ++i) {
+    if (IsBelowRanks(names[i]) && !names[i].starts_with(own)) return refuse(names[i]);
+  }
+  if (index.rank != static_cast<uint32_t>(rank)) return refuse(index.rank_own[0]);
+  return {};
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "format/checksum.h"
 #include "io/directory.h"
+#include "io/hex.h"
 #include "writer/coordinator_store.h"
 
 namespace dsckpt {
@@ -29,12 +30,6 @@ constexpr std::chrono::milliseconds kLockPatience{2000};
 /// has written again meanwhile. Doubled from look to look.
 constexpr std::chrono::milliseconds kFirstRecheck{500};
 
-std::string ToHex64(uint64_t value) {
-  std::string text(kHexDigits, '0');
-  for (size_t i = kHexDigits; value != 0; value >>= 4) text[--i] = "0123456789abcdef"[value & 15];
-  return text;
-}
-
 class Handshake {
  public:
   explicit Handshake(const SharedDirectoryOptions& options)
@@ -42,7 +37,7 @@ class Handshake {
         rank_(options.rank),
         size_(options.size),
         deadline_(Clock::now() + options.timeout),
-        hello_prefix_("hello-" + ToHex64(format::Hash64(std::as_bytes(std::span(options.job)))) +
+        hello_prefix_("hello-" + io::Hex64(format::Hash64(std::as_bytes(std::span(options.job)))) +
                       "-"),
         nonce_(RandomHex()) {}
 

@@ -10,6 +10,7 @@
 
 #include "dsckpt/limits.h"
 #include "io/directory.h"
+#include "io/hex.h"
 #include "io/syscalls.h"
 
 namespace dsckpt {
@@ -64,9 +65,7 @@ std::string RandomHex() {
     // A sandbox without the call: the clock still tells groups apart that do not start together.
     random = static_cast<uint64_t>(Coordinator::Clock::now().time_since_epoch().count());
   }
-  std::string text;
-  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[random >> shift & 15];
-  return text;
+  return io::Hex64(random);
 }
 
 std::string RankList(std::span<const int> ranks) {

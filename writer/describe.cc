@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "dsckpt/limits.h"
 #include "format/header.h"
 #include "format/names.h"
 #include "io/device.h"
@@ -15,7 +16,7 @@ std::string_view Objection(const format::Metadata::value_type& member, bool twic
   if (twice) return "given twice, and a key stands for one value";
   if (!format::IsValidUtf8(member.first)) return "the key is not UTF-8";
   if (!format::IsValidUtf8(member.second)) return "the value is not UTF-8";
-  if (!member.first.starts_with("dsckpt")) return {};
+  if (!member.first.starts_with(kOwnMemberPrefix)) return {};
   return "keys that begin with 'dsckpt' are kept for this library: choose another key";
 }
 

@@ -2,6 +2,7 @@
 #define DSCKPT_LIMITS_H_
 
 #include <cstdint>
+#include <string_view>
 
 namespace dsckpt {
 
@@ -39,6 +40,9 @@ inline constexpr uint64_t kMaxManifestBytes = kGiB;
 inline constexpr uint64_t kMaxHeaderJsonBytes = 100'000'000;
 /// Largest shard: offsets stay inside a signed 64-bit off_t with room for one chunk.
 inline constexpr uint64_t kMaxFileBytes = (uint64_t{1} << 63) - 2 * kChunkBytes;
+
+/// Members of `__metadata__` whose keys begin so are the format's own.
+inline constexpr std::string_view kOwnMemberPrefix = "dsckpt";
 
 }  // namespace dsckpt
 

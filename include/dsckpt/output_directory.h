@@ -13,9 +13,9 @@ namespace dsckpt {
 /// thread-safe.
 class OutputDirectory {
  public:
-  /// Makes an empty directory beside `path`, in which the caller writes, and missing parents; what earlier ones of that
-  /// path left behind when they were killed is mended and removed. kFailedPrecondition: another
-  /// process is writing `path`.
+  /// Makes an empty directory beside `path`, in which the caller writes, and missing parents; what
+  /// earlier ones of that path left behind when they were killed is mended and removed.
+  /// kFailedPrecondition: another process is writing `path`.
   static Result<OutputDirectory> Create(const std::string& path);
   /// Removes what was not published.
   ~OutputDirectory();

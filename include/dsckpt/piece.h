@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,15 @@ struct Range {
   int64_t end = 0;
   friend bool operator==(const Range&, const Range&) = default;
 };
+
+/// Where states of several ranks come together, what is one rank's own (RankOwn()) goes below the
+/// key kRanksKey, by rank: "ranks/3/rng/torch" is rank 3's "rng/torch". Names and logical tensors.
+inline constexpr std::string_view kRanksKey = "ranks";
+std::string RankOwnName(uint32_t rank, std::string_view name);
+/// The inverse: the rank, and in `name` what stands behind it. Nothing for other names.
+std::optional<uint32_t> ParseRankOwnName(std::string_view whole, std::string_view* name);
+/// Whether `name` is kRanksKey or lies below it.
+bool IsBelowRanks(std::string_view name);
 
 /// The part of a logical tensor that a stored tensor, or a stretch of its elements, holds
 /// (spec/format.md, "Pieces"). A **logical tensor** is what the job calls one tensor, whole,

@@ -78,8 +78,8 @@ class State final : public StateProvider {
   }
 
   /// `bytes` bytes copied inside Save(), as an object: RNG state, loss scalers, loader positions,
-  /// any trivially copyable struct. Restoring needs the same size. In a job of several ranks declare
-  /// what differs between them with RankOwn().
+  /// any trivially copyable struct. Restoring needs the same size. In a job of several ranks
+  /// declare what differs between them with RankOwn().
   void AtSave(std::string_view name, void* data, uint64_t bytes);
   /// An object whose bytes a callback makes or takes; see ObjectSource.
   void Object(std::string_view name, const ObjectSource& source);

@@ -63,6 +63,9 @@ class Key {
 /// Appends what stands for `key` in a name (spec/format.md, "Names"): of a list, Key(position).
 /// Segments are joined by '/'.
 void AppendNameSegment(std::string& name, const Key& key);
+/// The key that one segment of a name stands for; `storage` holds the text of a string, which the
+/// key points to. kInvalidArgument: no key leads to such a segment.
+Result<Key> ParseNameSegment(std::string_view segment, std::string& storage);
 
 /// An integer of any size: sign and little-endian magnitude without leading zero bytes (zero:
 /// empty, not negative).

@@ -87,7 +87,7 @@ TEST_CASE("C08 path segments keep their type") {
     INFO(segment);
     CHECK(Segment(key) == segment);
     std::string storage;
-    const auto parsed = ParseSegment(segment, storage);
+    const auto parsed = ParseNameSegment(segment, storage);
     REQUIRE(parsed.ok());
     CHECK(parsed.value() == key);
   }
@@ -98,7 +98,7 @@ TEST_CASE("segments that no key gives") {
   for (const char* segment : {"~", "a~", "~2", "~s", "~sx", "~s007", "a/b", "x~s1", "~~0"}) {
     INFO(segment);
     std::string storage;
-    CHECK(ParseSegment(segment, storage).status().code() == StatusCode::kInvalidArgument);
+    CHECK(ParseNameSegment(segment, storage).status().code() == StatusCode::kInvalidArgument);
   }
 }
 

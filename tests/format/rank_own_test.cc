@@ -31,6 +31,20 @@ std::vector<std::string> Sorted(const std::vector<std::string>& names) {
 TEST_CASE("rank own: the logical name has the rank in front") {
   CHECK(RankOwnName(0, "rng/torch") == "ranks/0/rng/torch");
   CHECK(RankOwnName(4294967295u, "") == "ranks/4294967295/");
+  std::string_view name;
+  CHECK(ParseRankOwnName("ranks/3/rng/torch", &name) == 3);
+  CHECK(name == "rng/torch");
+  CHECK(ParseRankOwnName("ranks/4294967295/", &name) == 4294967295u);
+  CHECK(name.empty());
+  for (const char* other :
+       {"", "ranks", "ranks/", "ranks/3", "ranks/03/x", "ranks/-1/x", "ranks/4294967296/x",
+        "ranks/x/3", "rank/3/x", "ranks3/x", "a/ranks/3/x"}) {
+    CAPTURE(other);
+    CHECK_FALSE(ParseRankOwnName(other, &name).has_value());
+  }
+  for (const char* below : {"ranks", "ranks/", "ranks/x", "ranks/3/x"}) CHECK(IsBelowRanks(below));
+  for (const char* other : {"", "rank", "ranks3", "ranks!", "a/ranks"})
+    CHECK_FALSE(IsBelowRanks(other));
 }
 
 TEST_CASE("rank own: a name belongs when it, or a beginning of whole segments, is listed") {

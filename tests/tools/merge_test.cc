@@ -18,6 +18,7 @@
 #include "tests/checkpoint/job.h"
 #include "tests/temp_dir.h"
 #include "tests/tools/command.h"
+#include "tests/tools/samples.h"
 
 using namespace dsckpt;
 using job::Job;
@@ -793,4 +794,39 @@ TEST_CASE("inspect shows what is the rank's own") {
   CHECK(Json::parse(json.out)["rank_own"] == Json({"list/1", "loader", "rng"}));
   const Outcome text = RunTool({"inspect", dir / "f"});
   CHECK(Contains(text.out, "rank's own  list/1, loader, rng\n"));
+}
+
+TEST_CASE("merge: a logical name that no key leads to stays the name that it is") {
+  const TempDir dir;
+  const auto merge = [&](const std::string& name) {
+    static const float data = 1;
+    static const int64_t shape[] = {1};
+    static const Range box[] = {{0, 1}};
+    Piece piece;
+    piece.logical_name = name;
+    piece.logical_shape = shape;
+    piece.box = box;
+    const auto provider = MakeProvider([&](Description& d) {
+      TensorSource source;
+      source.data = &data;
+      source.dtype = kF32;
+      source.shape = shape;
+      source.pieces = std::span(&piece, 1);
+      d.Tensor("local", source);
+    });
+    REQUIRE(SaveFile(dir / "in", *provider).ok());
+    REQUIRE(Merge({dir / "in"}, {"-o", dir / "out", "--force"}).code == 0);
+    return *File::Open(dir / "out");
+  };
+  for (const std::string name : {"~sx", "~s01", "a/~2", "~", "a/~s~s1"}) {
+    const File file = merge(name);
+    CAPTURE(name);
+    CHECK(file.tensor(0).name == name);
+    CHECK_FALSE(file.tree().has_value());
+  }
+  // All others are paths.
+  const File file = merge("a~1b/~s5/7");
+  CHECK(file.tensor(0).name == "a~1b/~s5/7");
+  REQUIRE(file.tree().has_value());
+  CHECK(file.tree()->size() == 1);
 }

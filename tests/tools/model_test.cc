@@ -415,3 +415,47 @@ TEST_CASE("a current directory that is gone is an error, not the end of the prog
   INFO(outcome.err);
   CHECK(outcome.code == 0);
 }
+
+TEST_CASE("ls shows what a roll back left behind, and --help says what all of it means") {
+  TempDir dir;
+  const std::string run = dir / "run";
+  {
+    const auto engine = Engine::Create({.pool_bytes = kMiB});
+    REQUIRE(engine.ok());
+    const auto writer = CheckpointWriter::Create(**engine, {.run_directory = run});
+    REQUIRE(writer.ok());
+    const auto provider = MakeProvider([](Description& d) { d.Leaf("lr", Value(0.5)); });
+    for (const int64_t step : {1, 2, 3}) {
+      const ShardSource source{"s", provider.get()};
+      const auto handle = (*writer)->Save(step, std::span(&source, 1));
+      REQUIRE(handle.ok());
+      REQUIRE(handle->WaitDurable().ok());
+    }
+  }
+  REQUIRE(RollBack(run, 1).ok());
+  const std::string text = RunOk({"ls", run}).out;
+  INFO(text);
+  for (const auto& [name, state] :
+       std::map<std::string, std::string>{{"step-0000000001", "latest"},
+                                          {"step-0000000002", "abandoned"},
+                                          {"step-0000000003", "abandoned"}}) {
+    const size_t at = text.find(name);
+    REQUIRE(at != std::string::npos);
+    const std::string line = text.substr(at, text.find('\n', at) - at);
+    CHECK(Contains(line, " " + state));
+  }
+  CHECK(RunOk({"inspect", run}).out == text);
+  const Json json = Json::parse(RunOk({"ls", run, "--json"}).out);
+  CHECK(json["latest"] == "step-0000000001");
+  const std::string help = RunOk({"ls", "--help"}).out;
+  for (const auto& [field, value] : json.items()) {
+    CAPTURE(field);
+    CHECK(Contains(help, field == "schema" ? value.get<std::string>() : field));
+  }
+  for (const auto& [field, value] : json["checkpoints"][1].items()) {
+    CAPTURE(field);
+    CHECK(Contains(help, field));
+  }
+  CHECK(json["checkpoints"][1]["abandoned"] == true);
+  CHECK(json["checkpoints"][0]["abandoned"] == false);
+}
