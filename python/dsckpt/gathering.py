@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native, dtypes, mapped, memory, placement, rebuild, tree
 from .loading import MapLocation, finish, load_objects, where_to
-from .matching import Match, Own, Path, Stored, Target, target_of
+from .matching import Match, Path, Stored, Target, target_of
 from .materialize import Info, NumpyBackend, TorchBackend
 from .pickles import Permission
-from .restoring import Fills, count_versions, fence_writers, stored_tree
+from .restoring import Fills, count_versions, fence_writers, stored_own
 
 if TYPE_CHECKING:
     from .checkpoint import Checkpoint, TensorInfo
@@ -121,15 +121,13 @@ class Gather:
         self.finish: list[Callable[[], Any]] = []
         self.tensors: list[Any] = []
         anothers = self.checkpoint.shards[self.shard][1] != self.rank
-        stored = stored_tree(self.native, permission, shared_only=anothers)
-        own = Own(self.rank, stored, anothers)
-        if anothers:
-            own.anothers = frozenset(self.native.rank_own())
+        own = stored_own(self.native, permission, state, self.rank, anothers)
+        if anothers and not own.merged:
             own.unshared = unshared(self.checkpoint, self.shard)
         # Of other numbers of ranks, what only the file has may be another rank's by now.
         whole_file = self.checkpoint.ranks == ranks_here()
         match = Match(self._accept, strict, whole_file=whole_file, own=own)
-        new = match.walk(state, stored)
+        new = match.walk(state, own.stored)
         match.check(self.checkpoint.path)
         fence_writers()
         self.fills.load(True)

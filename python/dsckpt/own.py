@@ -89,15 +89,29 @@ def without_own(rank: int, paths: Sequence[Sequence[Any]], file: str, strict: bo
     warnings.warn(f"{said}: it was left as it is", RuntimeWarning, stacklevel=5)
 
 
-def took_unshared(rank: int, paths: Sequence[Sequence[Any]], file: str) -> None:
-    """Warns that a rank got rank 0's values of what differs from rank to rank, unmarked."""
-    if paths:
-        warnings.warn(
-            f"rank {rank} saved nothing in {file}, and gets rank 0's for {_list(paths)}, which "
-            "differs from rank to rank: mark it with rank_own() where it is saved",
-            RuntimeWarning,
-            stacklevel=5,
+def took_unshared(
+    rank: int, paths: Sequence[Sequence[Any]], file: str, strict: bool = False
+) -> None:
+    """Says that a rank gets rank 0's values of what differs from rank to rank, unmarked.
+
+    Raises:
+        DsckptError: NotFound, with `strict`. Else it is a warning.
+    """
+    if not paths:
+        return
+    if strict:
+        raise DsckptError(
+            f"{file} has nothing of rank {rank} for {_list(paths)}, which differs from rank to "
+            "rank, so nothing was loaded: give load_into(strict=False) to take rank 0's",
+            "NotFound",
+            file,
         )
+    warnings.warn(
+        f"rank {rank} saved nothing in {file}, and gets rank 0's for {_list(paths)}, which "
+        "differs from rank to rank: mark it with rank_own() where it is saved",
+        RuntimeWarning,
+        stacklevel=5,
+    )
 
 
 def took_another(rank: int, names: Sequence[str], file: str) -> None:
