@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from . import _native, dtypes, indexing, mapped, memory, pending
+from . import _native, dtypes, indexing, mapped, memory, pending, rebuild
 from .errors import DsckptError
 from .gathering import Gather, allocate, load_shard
 from .loading import MANIFEST as MANIFEST
@@ -96,7 +96,7 @@ class Checkpoint:
         from .reader import visible
 
         first = next(i for i, (_, rank, _) in enumerate(self.shards) if rank == 0)
-        return visible(self._native.open_shard(first).attributes())
+        return visible(rebuild.attributes_of(self._native.open_shard(first)))
 
     @property
     def tensors(self) -> dict[str, TensorInfo]:

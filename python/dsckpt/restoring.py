@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _native, mapped, merged, rebuild, streams
+from .errors import text_of
 from .loading import load_objects
 from .matching import Match, Own, Path, Stored, Target, target_of
 from .materialize import Info, Request
@@ -109,7 +110,7 @@ def stored_own(
     def make_object(ordinal: int, _tag: str, _path: list[Any]) -> Any:
         return objects[ordinal]
 
-    attributes = native.attributes()
+    attributes = rebuild.attributes_of(native)
     own = Own(rank, None, of_another)
     own.root = ("",) if attributes.get(rebuild.ROOT_ATTRIBUTE) == "value" else ()
     own.anothers = frozenset(native.rank_own()) if of_another else frozenset()
@@ -139,7 +140,8 @@ def _holds_ranks(native: _native.File, state: Any) -> bool:
     if not native.has_tree() or (isinstance(state, dict) and RANKS in state):
         return False
     nothing = [None] * len(native.tensors())
-    return merged.has_ranks(native.build(nothing, lambda *_: None, lambda *_: None))
+    with text_of(native.path):
+        return merged.has_ranks(native.build(nothing, lambda *_: None, lambda *_: None))
 
 
 def _tagged(tag: str, value: Any, path: list[Any]) -> Any:
