@@ -48,7 +48,8 @@ def rank_own(value: Any) -> RankOwn:
 
     Args:
         value: A tensor, a dict, a scalar, any value that a state may hold; not a DTensor, of which
-            other ranks hold parts, nor a container of one.
+            other ranks hold parts, nor a container of one. Marks stand in dicts, lists and tuples:
+            in an object that is pickled they are refused.
 
     Returns:
         What to put into the state in the place of the value. It comes back as the value. In a state

@@ -124,6 +124,32 @@ def test_a_marked_root(tmp_path: Path) -> None:
         assert len(dsckpt._native.File(str(path)).rank_own()) >= 1
 
 
+class Holder:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class DictOfOurs(dict[str, Any]):
+    pass
+
+
+@pytest.mark.parametrize("marked", [dsckpt.rank_own(torch.ones(1)), OwnDict(a=1)])
+def test_marks_in_pickled_objects_are_refused(marked: Any, tmp_path: Path) -> None:
+    deep = np.array([[marked], None], dtype=object)
+    inner = Holder([{"k": Holder(marked)}])
+    states: list[Any] = [Holder(marked), DictOfOurs(r=marked), inner, deep]
+    for held in states:
+        with pytest.raises(dsckpt.DsckptError, match=r"state\['x'\]\[1\] is a .*mark") as caught:
+            dsckpt.save({"x": [0, held]}, tmp_path / "state")
+        assert caught.value.code == "InvalidArgument"
+        assert "mark the object with rank_own()" in str(caught.value)
+        with pytest.raises(dsckpt.DsckptError, match=r"state\['x'\] is a .*mark"):
+            dsckpt.Run(tmp_path / "run").save(1, {"x": held}).durable()
+    assert not (tmp_path / "state").exists()
+    dsckpt.save({"x": dsckpt.rank_own(Holder({"a": 1}))}, tmp_path / "state")
+    assert dsckpt.load(tmp_path / "state", allow_pickle=True)["x"].value == {"a": 1}
+
+
 def test_a_mark_is_one_mark() -> None:
     marked = dsckpt.rank_own(1)
     assert dsckpt.rank_own(marked) is marked
@@ -413,7 +439,7 @@ def test_what_was_taken_out_of_a_merged_list_is_put_in(tmp_path: Path) -> None:
 def test_a_merged_root_that_is_no_dict(tmp_path: Path) -> None:
     found = save_ranks(tmp_path / "run", 2, lambda rank: [dsckpt.rank_own(rank), 1])
     merged = merge(found)
-    for rank in (0, 1):
+    for rank in (0, 1, np.int64(1)):
         assert Checkpoint(merged, rank=rank).load_into([9, 9]) == [rank, 1]
     for where in (found, Checkpoint(merged)):
         with pytest.warns(RuntimeWarning, match=r"rank 4's own for state\[0\]"):
