@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _native, mapped, merged, rebuild, streams
+from . import _native, mapped, merged, overlaps, rebuild, streams
 from .errors import text_of
 from .loading import load_objects
 from .matching import Match, Own, Path, Stored, Target, target_of
@@ -73,13 +74,14 @@ def load_into(
     own = stored_own(native, Permission(allow_pickle, allow, native.path), state, own_rank())
     fills = Fills(native, native.tensors())
 
-    def accept(tensor: Any, stored: Stored | None, _: Path) -> str | None:
+    def accept(tensor: Any, stored: Stored | None, path: Path) -> str | None:
         if stored is not None:
-            return fills.add(tensor, stored)
+            return fills.add(tensor, stored, path)
         return "in the state only" if strict else None
 
     match = Match(accept, strict, own=own)
     new = match.walk(state, own.stored)
+    match.differences += overlaps.lines(fills.extents)
     match.check(native.path)
     fence_writers()
     fills.load(verify)
@@ -160,8 +162,9 @@ class Fills:
     filled: dict[tuple[Any, ...], int] = field(default_factory=dict)
     finish: list[Callable[[], Any]] = field(default_factory=list)
     tensors: list[Any] = field(default_factory=list)
+    extents: list[overlaps.Extent] = field(default_factory=list)
 
-    def add(self, tensor: Any, stored: Stored) -> str | None:
+    def add(self, tensor: Any, stored: Stored, path: Path) -> str | None:
         """Notes one tensor, or returns how it differs from the stored one."""
         target = target_of(tensor)
         info, found = self.infos[stored.ordinal], target.found
@@ -182,7 +185,16 @@ class Fills:
         self.tensors.append(tensor)
         if target.finish is not None:
             self.finish.append(target.finish)
+        elif not found.copied:
+            extent = overlaps.Extent(path, before, target, info[5], lambda: self._read(info))
+            self.extents.append(extent)
         return None
+
+    def _read(self, info: Info) -> bytes:
+        held = bytearray(info[5])
+        address = ctypes.addressof((ctypes.c_char * len(held)).from_buffer(held))
+        self.native.load([(info[0], address, len(held), None, -1, 0)], verify=False)
+        return bytes(held)
 
     def _equal(self, one: int, other: int) -> bool:
         digest = self.native.digest(one)
