@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from . import _native, dtypes, indexing, mapped, memory, pending
+from . import _native, arguments, dtypes, indexing, mapped, memory, pending, rebuild
 from .errors import DsckptError
 from .gathering import Gather, allocate, load_shard
 from .loading import MANIFEST as MANIFEST
@@ -64,7 +64,8 @@ class Checkpoint:
         """
         pending.settle(path)
         self._native = _native.Checkpoint(os.fsdecode(path))
-        self._rank, self._ranks = rank, ranks
+        self._rank = None if rank is None else arguments.integer("rank", rank, 0)
+        self._ranks = None if ranks is None else arguments.integer("ranks", ranks, 1)
         self._tensors: dict[str, TensorInfo] | None = None
         self._ordinals: dict[str, int] = {}
         self._mapped: dict[int, tuple[list[Info], memoryview | None]] = {}
@@ -99,7 +100,8 @@ class Checkpoint:
         """The attributes of rank 0's first file; where rank 0 wrote none, of the lowest rank's."""
         from .reader import visible
 
-        return visible(self._native.open_shard(0).attributes())  # They ascend by rank.
+        # They ascend by rank.
+        return visible(rebuild.attributes_of(self._native.open_shard(0)))
 
     @property
     def tensors(self) -> dict[str, TensorInfo]:
@@ -260,7 +262,7 @@ class Checkpoint:
             PickleRefused: As for dsckpt.load().
         """
         permission = Permission(allow_pickle, allow, self.path)
-        wanted = 0 if rank is None else rank
+        wanted = 0 if rank is None else arguments.integer("rank", rank)
         shared_only = or_shared and self._rank_or_0(wanted) != wanted
         at = self.shard_of(0 if shared_only else wanted, shard)
         if rank is None and self._own_rank() != 0:
@@ -302,7 +304,7 @@ class Checkpoint:
             As dsckpt.load_into().
         """
         permission = Permission(allow_pickle, allow, self.path)
-        mine = self._own_rank() if rank is None else rank
+        mine = self._own_rank() if rank is None else arguments.integer("rank", rank, 0)
         at = self.shard_of(self._rank_or_0(mine), shard)
         return Gather(self, at, mine, self._ranks_here()).load_into(state, permission, strict)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 __all__ = ["DsckptError", "PickleRefused", "PickledWarning"]
 
@@ -80,6 +81,26 @@ def from_status(
     if offset is not None and str(offset) not in message:
         message = f"{message} (at byte {offset})"
     return DsckptError(message, code, path, offset, errno)
+
+
+@contextlib.contextmanager
+def text_of(file: str) -> Iterator[None]:
+    """Around native calls that make str of what a file says.
+
+    Raises:
+        DsckptError: Corrupt, where a text is no UTF-8.
+    """
+    try:
+        yield
+    except (UnicodeDecodeError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "nanobind::str" not in str(error):
+            raise
+        raise DsckptError(
+            f"{file}: a text in the index is no UTF-8, although its checksum is right: whatever "
+            "wrote the file is broken; use another copy",
+            "Corrupt",
+            file,
+        ) from None
 
 
 def place(path: Sequence[object]) -> str:

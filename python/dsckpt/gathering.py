@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _native, dtypes, mapped, memory, placement, rebuild, tree
+from . import _native, dtypes, mapped, memory, overlaps, placement, rebuild, tree
 from .loading import MapLocation, finish, load_objects, where_to
-from .matching import Match, Own, Path, Stored, Target, target_of
+from .matching import Match, Path, Stored, Target, target_of
 from .materialize import Info, NumpyBackend, TorchBackend
 from .pickles import Permission
-from .restoring import Fills, count_versions, fence_writers, stored_tree
+from .restoring import Fills, count_versions, fence_writers, stored_own
 
 if TYPE_CHECKING:
     from .checkpoint import Checkpoint, TensorInfo
@@ -114,15 +114,14 @@ class Gather:
         self.finish: list[Callable[[], Any]] = []
         self.tensors: list[Any] = []
         anothers = self.checkpoint.shards[self.shard][1] != self.rank
-        stored = stored_tree(self.native, permission, shared_only=anothers)
-        own = Own(self.rank, stored, anothers)
-        if anothers:
-            own.anothers = frozenset(self.native.rank_own())
+        own = stored_own(self.native, permission, state, self.rank, anothers)
+        if anothers and not own.merged:
             own.unshared = unshared(self.checkpoint, self.shard)
         # Of other numbers of ranks, what only the file has may be another rank's by now.
         whole_file = self.checkpoint.ranks == self.ranks
         match = Match(self._accept, strict, whole_file=whole_file, own=own)
-        new = match.walk(state, stored)
+        new = match.walk(state, own.stored)
+        match.differences += overlaps.lines(self.fills.extents)
         match.check(self.checkpoint.path)
         fence_writers()
         self.fills.load(True)
@@ -140,13 +139,13 @@ class Gather:
             if info is None:
                 return "in the state only" if self.strict else None
             box = placement.box(tensor)
-            return self._add(tensor, target_of(tensor), info, tuple(tensor.shape), box)
+            return self._add(tensor, target_of(tensor), info, tuple(tensor.shape), box, path)
         if stored is not None and (info is None or self._is_local(tensor, stored)):
-            return self.fills.add(tensor, stored)
+            return self.fills.add(tensor, stored, path)
         if info is None:
             return "in the state only" if self.strict else None
         target = target_of(tensor)
-        return self._add(tensor, target, info, target.found.shape, None)
+        return self._add(tensor, target, info, target.found.shape, None, path)
 
     def _logical_name(self, stored: Stored | None, path: Path) -> str | None:
         if stored is not None:
@@ -161,6 +160,12 @@ class Gather:
         """Whether this rank's own file has what the state wants, a part or the whole."""
         return target_of(tensor).found.shape == self.infos[stored.ordinal][3]
 
+    def _read(self, info: TensorInfo, box: Box | None) -> bytes:
+        shape = info.shape if box is None else [end - begin for begin, end in box]
+        held = bytearray(info.nbytes * math.prod(shape) // math.prod(info.shape))
+        self.checkpoint.native.read([(info.name, box, held)])
+        return bytes(held)
+
     def _add(
         self,
         tensor: Any,
@@ -168,6 +173,7 @@ class Gather:
         info: TensorInfo,
         shape: tuple[int, ...],
         box: Box | None,
+        path: Path,
     ) -> str | None:
         if (target.found.dtype, shape) != (info.dtype, info.shape):
             return (
@@ -179,8 +185,12 @@ class Gather:
         if math.prod(part) == 0:
             return None
         self.tensors.append(tensor)
+        nbytes = info.nbytes * math.prod(part) // math.prod(info.shape)
+        if target.finish is None and not found.copied:
+            item = info.name, box
+            extent = overlaps.Extent(path, item, target, nbytes, lambda: self._read(info, box))
+            self.fills.extents.append(extent)
         if found.device == -1 and found.strides is None:
-            nbytes = info.nbytes * math.prod(part) // math.prod(info.shape)
             self.reads.append((info.name, box, buffer_at(found.address, nbytes)))
             if target.finish is not None:
                 self.finish.append(target.finish)

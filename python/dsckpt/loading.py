@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _native, dtypes, mapped, memory, models, pending, rebuild
-from .errors import DsckptError
+from .errors import DsckptError, place, text_of
 from .materialize import Info, NumpyBackend, TorchBackend, materialize, unknown_dtype
 from .pickles import MEDIA_TYPE, Permission, Refusal
 
@@ -128,7 +128,8 @@ def load_objects(
 
     Comes before anything large is read, so that a refusal is quick.
     """
-    stored = native.objects()
+    with text_of(native.path):
+        stored = native.objects()
     objects: list[Any] = [None] * len(stored)
     if not stored:
         return objects
@@ -138,6 +139,13 @@ def load_objects(
 
     def note(ordinal: int, tag: str, path: list[Any]) -> None:
         name, media_type = stored[ordinal][:2]
+        if objects[ordinal] is not None:
+            raise DsckptError(
+                f"{native.path}: the object {name!r} stands at {place(path)} and at another place: "
+                "whatever wrote the file is broken",
+                "Corrupt",
+                native.path,
+            )
         objects[ordinal] = native.read_object(name)
         if media_type == MEDIA_TYPE:
             permission.check(objects[ordinal], tag, path, refusal)

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import filling, memory, placement, tree, tuples
 from .errors import DsckptError, place
-from .own import RANKS, RankOwn, marked, took_unshared, without_own
+from .own import RankOwn, marked, took_unshared, without_own
 
 Path = tuple[Any, ...]
 _SHOWN_DIFFERENCES = 20
@@ -43,29 +43,35 @@ class Own:
 
     Args:
         rank: Whose.
-        stored: The stored state, which may be that of all ranks in one file.
+        stored: The stored state; of a file with the states of all ranks, that of this one.
         of_another: Whether another rank wrote the file.
+        root: What stands before all places in the file.
         anothers: Names of what that file says is its rank's own; `stored` has none of it.
+        lacked: Places of which the file has other ranks' own, but nothing for this one.
         unshared: Places of values there that differ from rank to rank, though no mark says so.
+        merged: Whether the file holds the states of all ranks.
         without: Found: places of the state for which there is nothing.
         taken: Found: places that get an unshared value.
-        took_from_all: Found: something came out of the states of all ranks.
     """
 
     rank: int
     stored: Any
     of_another: bool = False
+    root: Path = ()
     anothers: frozenset[str] = frozenset()
+    lacked: frozenset[Path] = frozenset()
     unshared: Sequence[Path] = ()
+    merged: bool = False
     without: list[Path] = field(default_factory=list)
     taken: list[Path] = field(default_factory=list)
-    took_from_all: bool = False
 
     def is_anothers(self, path: Path) -> bool:
         """Whether what stands there in the file must not be taken."""
+        if self.lacked and path in self.lacked:
+            return True
         if not self.anothers or not all(type(key) in (str, int) for key in path):
             return False
-        return tree.item_name(path) in self.anothers
+        return tree.item_name((*self.root, *path)) in self.anothers
 
     def note_taken(self, path: Path) -> None:
         """What stands at a place of the state is replaced by what the file has."""
@@ -74,16 +80,6 @@ class Own:
             if other[:shorter] == path[:shorter]:
                 self.taken.append(path)
                 return
-
-    def find(self, path: Path) -> Any:
-        """What a file with the states of all ranks has for this one; MISSING: nothing."""
-        found = self.stored
-        for key in (RANKS, self.rank, *path):
-            if not isinstance(found, dict) or key not in found:
-                return MISSING
-            found = found[key]
-        self.took_from_all = True
-        return found
 
 
 @dataclass
@@ -116,8 +112,6 @@ class Match:
         if not anothers and not marked(state):
             return self._walk(state, stored, path)
         if self.own.of_another or stored is MISSING:
-            stored = self.own.find(path)
-        if stored is MISSING:
             self.own.without.append(path)
         elif isinstance(state, RankOwn):
             new = self._walk(state.value, stored, path)
@@ -168,8 +162,7 @@ class Match:
         self._copied = around
         if self.strict and self.whole_file:
             for key in stored.keys() - state.keys():
-                if path or key != RANKS or not self.own.took_from_all:
-                    self.differ((*path, key), "in the file only")
+                self.differ((*path, key), "in the file only")
 
     def _place(self, holder: Any, key: Any, mine: Any, theirs: Any, path: Path) -> None:
         new = self.walk(mine, theirs, (*path, key))
@@ -222,7 +215,7 @@ class Match:
         """Raises Mismatch if there is any difference. Says what a rank's own is not there."""
         if not self.differences:
             without_own(self.own.rank, self.own.without, file, self.strict)
-            took_unshared(self.own.rank, self.own.taken, file)
+            took_unshared(self.own.rank, self.own.taken, file, self.strict and self.own.merged)
             return
         shown = self.differences[:_SHOWN_DIFFERENCES]
         more = len(self.differences) - len(shown)

@@ -48,7 +48,8 @@ def rank_own(value: Any) -> RankOwn:
 
     Args:
         value: A tensor, a dict, a scalar, any value that a state may hold; not a DTensor, of which
-            other ranks hold parts, nor a container of one.
+            other ranks hold parts, nor a container of one. Marks stand in dicts, lists and tuples:
+            in an object that is pickled they are refused.
 
     Returns:
         What to put into the state in the place of the value. It comes back as the value. In a state
@@ -101,15 +102,29 @@ def without_own(rank: int, paths: Sequence[Sequence[Any]], file: str, strict: bo
     warnings.warn(f"{said}: it was left as it is", RuntimeWarning, stacklevel=5)
 
 
-def took_unshared(rank: int, paths: Sequence[Sequence[Any]], file: str) -> None:
-    """Warns that a rank got rank 0's values of what differs from rank to rank, unmarked."""
-    if paths:
-        warnings.warn(
-            f"rank {rank} saved nothing in {file}, and gets rank 0's for {_list(paths)}, which "
-            "differs from rank to rank: mark it with rank_own() where it is saved",
-            RuntimeWarning,
-            stacklevel=5,
+def took_unshared(
+    rank: int, paths: Sequence[Sequence[Any]], file: str, strict: bool = False
+) -> None:
+    """Says that a rank gets rank 0's values of what differs from rank to rank, unmarked.
+
+    Raises:
+        DsckptError: NotFound, with `strict`. Else it is a warning.
+    """
+    if not paths:
+        return
+    if strict:
+        raise DsckptError(
+            f"{file} has nothing of rank {rank} for {_list(paths)}, which differs from rank to "
+            "rank, so nothing was loaded: give load_into(strict=False) to take rank 0's",
+            "NotFound",
+            file,
         )
+    warnings.warn(
+        f"rank {rank} saved nothing in {file}, and gets rank 0's for {_list(paths)}, which "
+        "differs from rank to rank: mark it with rank_own() where it is saved",
+        RuntimeWarning,
+        stacklevel=5,
+    )
 
 
 def took_another(rank: int, names: Sequence[str], file: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import pickle_makers, pickle_rules
+from . import own, pickle_makers, pickle_rules
 from .errors import DsckptError, PickleRefused, place
 
 MEDIA_TYPE = "application/x-python-pickle"
@@ -48,6 +48,13 @@ def dumps(value: Any, path: Sequence[object]) -> bytes:
     out = io.BytesIO()
     try:
         _Pickler(out, _PROTOCOL).dump(value)
+    except _Marked as error:
+        raise DsckptError(
+            f"{place(path)} is a {name_of(type(value))}, which is pickled as a whole, and {error} "
+            "in it, whose mark as a rank's own would be lost: mark the object with rank_own(), and "
+            "put the bare value (dict() of a state) into it, or save its parts in dicts and lists",
+            "InvalidArgument",
+        ) from None
     except Exception as error:
         raise DsckptError(
             f"{place(path)} is a {name_of(type(value)).removeprefix('builtins.')}, which can be "
@@ -132,9 +139,7 @@ class Permission:
         file: str = "",
     ) -> None:
         self.everything = allow_pickle
-        if isinstance(allow, (str, type)):  # One alone; a str would count as its characters.
-            allow = [allow]
-        allow = list(allow)
+        allow = _listed(allow)
         self._given = [each for each in allow if not isinstance(each, str)]
         self.names = frozenset(a if isinstance(a, str) else name_of(a) for a in allow)
         self.file = file
@@ -206,6 +211,25 @@ class Permission:
         return given or pickle_rules.may_be_listed(name)
 
 
+def _listed(allow: Any) -> list[Any]:
+    """What may be unpickled, as a list.
+
+    Raises:
+        DsckptError: InvalidArgument, when something in it has no name.
+    """
+    if isinstance(allow, (str, type, types.FunctionType)) or not isinstance(allow, Iterable):
+        allow = [allow]  # One alone; a str would count as its characters.
+    found = list(allow)
+    for each in found:
+        named = hasattr(each, "__module__") and hasattr(each, "__qualname__")
+        if not isinstance(each, str) and not named:
+            raise DsckptError(
+                f"allow holds {each!r}: give classes, or their names as 'module.QualName'",
+                "InvalidArgument",
+            )
+    return found
+
+
 def _class_in(tag: str) -> str:
     return tag.removeprefix(TAG) if tag.startswith(TAG) else "object"
 
@@ -217,8 +241,15 @@ class _NotAllowed(Exception):
         self.is_code = is_code
 
 
+class _Marked(Exception):
+    pass
+
+
 class _Pickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
+        if own.marked(value):
+            state = isinstance(value, own.OwnDict)
+            raise _Marked("a state of dsckpt.random is" if state else "a rank_own() is")
         return pickle_makers.reduce(value)
 
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import _native, dtypes, indexing, mapped, memory, models, rebuild
-from .errors import DsckptError
+from .errors import DsckptError, text_of
 from .loading import MANIFEST, load
 from .materialize import Info, NumpyBackend, TorchBackend, materialize, unknown_dtype
 from .restoring import load_into
@@ -185,7 +185,7 @@ class File(Mapping[str, LazyTensor]):
     @property
     def attributes(self) -> dict[str, Any]:
         """The attributes given at the save, such as "step"."""
-        return visible(self._native.attributes())
+        return visible(rebuild.attributes_of(self._native))
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -195,7 +195,9 @@ class File(Mapping[str, LazyTensor]):
     @property
     def objects(self) -> dict[str, StoredObject]:
         """Objects by name. Nothing of them is read before it is asked for."""
-        return {info[0]: StoredObject(self._native, info) for info in self._native.objects()}
+        with text_of(self.path):
+            infos = self._native.objects()
+        return {info[0]: StoredObject(self._native, info) for info in infos}
 
     def digest(self, name: str, *, compute: bool = False) -> str | None:
         """The digest of a tensor: equal for equal content, dtype and shape. Not cryptographic.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _native, dtypes, memory, own, tree, tuples
-from .errors import DsckptError, place
+from .errors import DsckptError, place, text_of
 
 if TYPE_CHECKING:
     import numpy
@@ -48,8 +48,15 @@ def state(
             if wanted(info[0]):
                 flat[info[0]] = make_object(ordinal, "", [info[0]])
         return flat
-    built = native.build(tensors, make_object, make_tagged, shared_only=shared_only)
-    return unwrap(built, native.attributes())
+    with text_of(native.path):
+        built = native.build(tensors, make_object, make_tagged, shared_only=shared_only)
+    return unwrap(built, attributes_of(native))
+
+
+def attributes_of(native: _native.File) -> dict[str, Any]:
+    """All attributes of a file."""
+    with text_of(native.path):
+        return native.attributes()
 
 
 def wrap(state: Any) -> tuple[dict[Any, Any], dict[str, str]]:

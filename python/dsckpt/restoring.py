@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import sys
@@ -9,11 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _native, mapped, rebuild, streams
+from . import _native, mapped, merged, overlaps, rebuild, streams
+from .errors import text_of
 from .loading import load_objects
 from .matching import Match, Own, Path, Stored, Target, target_of
 from .materialize import Info, Request
-from .own import own_rank
+from .own import RANKS, own_rank
 from .pickles import Permission
 
 
@@ -69,16 +71,17 @@ def load_into(
         checkpoint = open_directory(path)
         return checkpoint.load_into(state, strict=strict, allow_pickle=allow_pickle, allow=allow)
     native = mapped.open_native(path)
-    stored = stored_tree(native, Permission(allow_pickle, allow, native.path))
+    own = stored_own(native, Permission(allow_pickle, allow, native.path), state, own_rank())
     fills = Fills(native, native.tensors())
 
-    def accept(tensor: Any, stored: Stored | None, _: Path) -> str | None:
+    def accept(tensor: Any, stored: Stored | None, path: Path) -> str | None:
         if stored is not None:
-            return fills.add(tensor, stored)
+            return fills.add(tensor, stored, path)
         return "in the state only" if strict else None
 
-    match = Match(accept, strict, own=Own(own_rank(), stored))
-    new = match.walk(state, stored)
+    match = Match(accept, strict, own=own)
+    new = match.walk(state, own.stored)
+    match.differences += overlaps.lines(fills.extents)
     match.check(native.path)
     fence_writers()
     fills.load(verify)
@@ -87,16 +90,60 @@ def load_into(
     return new
 
 
-def stored_tree(native: _native.File, permission: Permission, shared_only: bool = False) -> Any:
-    """The state of a file, with a Stored in the place of each tensor."""
-    objects = load_objects(native, permission, shared_only)
-    return rebuild.state(
-        native,
-        [Stored(ordinal) for ordinal in range(len(native.tensors()))],
-        lambda ordinal, _tag, _path: objects[ordinal],
-        _tagged,
-        shared_only,
+def stored_own(
+    native: _native.File,
+    permission: Permission,
+    state: Any,
+    rank: int,
+    of_another: bool = False,
+) -> Own:
+    """What a file has for a rank, with a Stored in the place of each tensor.
+
+    Args:
+        native: The file.
+        permission: What may be unpickled.
+        state: What is to be loaded into: if it has "ranks" itself, that means nothing particular.
+        rank: Which.
+        of_another: Whether another rank wrote the file.
+    """
+    objects = load_objects(native, permission, of_another)
+    tensors = [Stored(ordinal) for ordinal in range(len(native.tensors()))]
+
+    def make_object(ordinal: int, _tag: str, _path: list[Any]) -> Any:
+        return objects[ordinal]
+
+    attributes = rebuild.attributes_of(native)
+    own = Own(rank, None, of_another)
+    own.root = ("",) if attributes.get(rebuild.ROOT_ATTRIBUTE) == "value" else ()
+    own.anothers = frozenset(native.rank_own()) if of_another else frozenset()
+    if not _holds_ranks(native, state):
+        own.stored = rebuild.state(native, tensors, make_object, _tagged, of_another)
+        return own
+    root = native.build(
+        tensors,
+        make_object,
+        lambda tag, value, _: merged.Tagged(tag, value),
+        shared_only=of_another,
     )
+    found = merged.of_rank(root, rank)
+    own.stored = rebuild.unwrap(merged.resolve(found.root, (), _tagged), attributes)
+    if not own.root and found.root.keys() == {""} and not (isinstance(state, dict) and "" in state):
+        own.stored, own.root = own.stored[""], ("",)  # Beside "ranks" a root was a dict.
+    own.merged = True
+    own.of_another = not found.saved
+    if found.saved:
+        own.anothers = frozenset()
+    own.lacked = frozenset(path[len(own.root) :] for path in found.own)
+    own.unshared = [path[len(own.root) :] for path in found.unshared]
+    return own
+
+
+def _holds_ranks(native: _native.File, state: Any) -> bool:
+    if not native.has_tree() or (isinstance(state, dict) and RANKS in state):
+        return False
+    nothing = [None] * len(native.tensors())
+    with text_of(native.path):
+        return merged.has_ranks(native.build(nothing, lambda *_: None, lambda *_: None))
 
 
 def _tagged(tag: str, value: Any, path: list[Any]) -> Any:
@@ -115,8 +162,9 @@ class Fills:
     filled: dict[tuple[Any, ...], int] = field(default_factory=dict)
     finish: list[Callable[[], Any]] = field(default_factory=list)
     tensors: list[Any] = field(default_factory=list)
+    extents: list[overlaps.Extent] = field(default_factory=list)
 
-    def add(self, tensor: Any, stored: Stored) -> str | None:
+    def add(self, tensor: Any, stored: Stored, path: Path) -> str | None:
         """Notes one tensor, or returns how it differs from the stored one."""
         target = target_of(tensor)
         info, found = self.infos[stored.ordinal], target.found
@@ -137,7 +185,16 @@ class Fills:
         self.tensors.append(tensor)
         if target.finish is not None:
             self.finish.append(target.finish)
+        elif not found.copied:
+            extent = overlaps.Extent(path, before, target, info[5], lambda: self._read(info))
+            self.extents.append(extent)
         return None
+
+    def _read(self, info: Info) -> bytes:
+        held = bytearray(info[5])
+        address = ctypes.addressof((ctypes.c_char * len(held)).from_buffer(held))
+        self.native.load([(info[0], address, len(held), None, -1, 0)], verify=False)
+        return bytes(held)
 
     def _equal(self, one: int, other: int) -> bool:
         digest = self.native.digest(one)

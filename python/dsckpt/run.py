@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from . import _native, lifetime, pending
+from . import _native, arguments, lifetime, pending
 from .checkpoint import Checkpoint
 from .coordinators import default_coordinator
 from .errors import DsckptError
@@ -78,8 +78,10 @@ class Run:
         self._path = os.path.abspath(os.fsdecode(path))  # The working directory may change.
         self._writer = writer
         self._coordinator = coordinator
-        self._keep_last, self._keep_every, self._keep = keep_last, keep_every, list(keep)
-        self._timeout = timeout_seconds
+        self._keep_last = arguments.integer("keep_last", keep_last)
+        self._keep_every = arguments.integer("keep_every", keep_every)
+        self._keep = arguments.integers("keep", keep)
+        self._timeout = arguments.number("timeout_seconds", timeout_seconds)
         self._native: _native.CheckpointWriter | None = None
         self._rank = 0  # Known when `_native` is.
         self._lock = threading.Lock()
@@ -124,7 +126,8 @@ class Run:
         Raises:
             DsckptError: As AsyncWriter.save(); TimedOut, when rank 0 cannot be found.
         """
-        attributes = {"step": step, **(attributes or {})}
+        step = arguments.integer("step", step)
+        attributes = {"step": step, **arguments.attributes(attributes)}
         if attributes["step"] != step:
             raise DsckptError(
                 f"the attribute 'step' is {attributes['step']!r}, but the checkpoint is saved as "
@@ -132,6 +135,8 @@ class Run:
                 "InvalidArgument",
                 self._path,
             )
+        attributes["step"] = step  # Of another type, maybe.
+        name, metadata = arguments.text("name", name), arguments.metadata(metadata)
         writer, native = self._ready()
         prepared = writer.prepare([Shard("", state, attributes)], encoding, capture, self._rank)
         return writer.submit(
@@ -209,6 +214,7 @@ class Run:
             DsckptError: NotFound.
         """
         pending.settle(self._path)
+        step = arguments.integer("step", step)
         return self._checkpoint(_native.RunDirectory(self._path).by_step(step).path)
 
     def _checkpoint(self, path: str) -> Checkpoint:
@@ -233,6 +239,7 @@ class Run:
             DsckptError: NotFound; FailedPrecondition, when another job writes to the directory, or
                 on another rank than 0.
         """
+        step = arguments.integer("step", step)
         with self._lock:
             native = self._native
         if native is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import shutil
@@ -88,10 +89,13 @@ def verify(
     pending.settle(path)
     name = os.fsdecode(path)
     if not os.path.isdir(name) and not name.endswith(".json"):
-        ok, checked, found = _native.verify(name, decode=decode, threads=threads, progress=progress)
-        problems = [Problem(name, *problem) for problem in found]
-        sums = not ok or _native.File(name, map=False).format == "dsckpt"
-        return Report(name, ok, checked, tuple(problems), sums)
+        with contextlib.suppress(UnicodeDecodeError):  # The program escapes what is no text.
+            ok, checked, found = _native.verify(
+                name, decode=decode, threads=threads, progress=progress
+            )
+            problems = [Problem(name, *problem) for problem in found]
+            sums = not ok or _native.File(name, map=False).format == "dsckpt"
+            return Report(name, ok, checked, tuple(problems), sums)
     arguments = ["--threads", str(threads), *(["--decode"] if decode else [])]
     answer = run("verify", [*arguments, argument(name)])
     files = answer["files"]
@@ -106,10 +110,18 @@ def verify(
 
 
 def _problems(file: dict[str, Any]) -> list[Problem]:
-    found = [Problem(file["path"], **problem) for problem in file["problems"]]
+    rows = [{name: _text(each) for name, each in row.items()} for row in file["problems"]]
+    found = [Problem(file["path"], **row) for row in rows]
     if "error" in file:
         found.append(_as_problem({"path": file["path"], **file["error"]}))
     return found
+
+
+def _text(found: Any) -> Any:
+    """A value of a document; of text that is not UTF-8, {"$bytes": base64}, what can be read."""
+    if not isinstance(found, dict):
+        return found
+    return base64.b64decode(found["$bytes"]).decode("utf-8", "backslashreplace")
 
 
 def _as_problem(error: dict[str, Any]) -> Problem:

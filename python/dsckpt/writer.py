@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
 
-from . import _native, capture, lifetime, rebuild, streams, tree
+from . import _native, arguments, capture, lifetime, rebuild, streams, tree
 from .errors import DsckptError
 
 Capture = Literal["auto", "at_save", "until_fence"]
@@ -190,8 +190,8 @@ class AsyncWriter:
         self._engine = _native.Engine(
             pool_bytes=_byte_count("pool_bytes", pool_bytes),
             device_snapshot_bytes=_byte_count("device_snapshot_bytes", device_snapshot_bytes),
-            max_in_flight=max_in_flight,
-            when_busy=when_busy,
+            max_in_flight=arguments.integer("max_in_flight", max_in_flight),
+            when_busy=arguments.text("when_busy", when_busy),
             on_event=on_event,
         )
         self._lazy_cpu = lazy_cpu
@@ -239,10 +239,11 @@ class AsyncWriter:
             DsckptError: The state cannot be saved; the message names the place.
         """
         prepared = self.prepare([Shard("", state, attributes)], encoding, capture)
+        metadata = arguments.metadata(metadata)
         return self.submit(
             prepared,
             lambda: self._engine.save(
-                os.fspath(path),
+                arguments.destination(path),
                 prepared.walker,
                 on_captured=prepared.before_publish,
                 metadata=metadata,
@@ -264,7 +265,8 @@ class AsyncWriter:
             capture: As for save().
             rank: Whose own is what the states mark so.
         """
-        make = {**self._rules(capture), "encoding": encoding, "rank": rank}
+        make = {**self._rules(capture), "rank": rank}
+        make["encoding"] = arguments.text("encoding", encoding)
         walkers = [(shard.name, _walker(shard, **make)) for shard in shards]
         return Prepared(walkers, self._debug)
 
@@ -417,7 +419,7 @@ def _walker(
     if tensors_only and isinstance(state, dict):
         state = dict(state)  # Without what is set on it besides: that is no tensor.
     root, own = rebuild.wrap(state)
-    attributes = shard.attributes or {}
+    attributes = arguments.attributes(shard.attributes)
     if rebuild.ROOT_ATTRIBUTE in attributes:
         raise DsckptError(
             f"the attribute {rebuild.ROOT_ATTRIBUTE!r} is kept for this package: choose another "
@@ -468,7 +470,8 @@ def save(
 ) -> None:
     """Saves a nested state as one file and returns when it is durable. Thread-safe; other threads
     must not change the state meanwhile. Arguments and errors as AsyncWriter.save()."""
-    _save_now(Shard("", state, attributes), path, encoding, metadata=metadata)
+    shard = Shard("", state, attributes)
+    _save_now(shard, path, encoding, metadata=arguments.metadata(metadata))
 
 
 def save_safetensors(state: Any, path: str | os.PathLike[str]) -> None:
@@ -486,7 +489,7 @@ def _save_now(
         borrowed=True,
         tensors_only=tensors_only,
         tensor_capture=_native.UNTIL_FENCE,
-        encoding=encoding,
+        encoding=arguments.text("encoding", encoding),
         rank=None if tensors_only else 0,  # Plain safetensors cannot say whose it is.
     )
-    lifetime.shared_engine().save_durably(os.fspath(path), walker, **options)
+    lifetime.shared_engine().save_durably(arguments.destination(path), walker, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,56 @@ def test_tied_tensors(tmp_path: Path) -> None:
     with pytest.raises(dsckpt.DsckptError, match=r"\['b'\]: shares memory"):
         reader.load_into({"a": one, "b": one}, tmp_path / "different")
     assert not one.any()
+
+
+Pieces = Callable[[torch.Tensor], tuple[Any, Any]]
+SHARING: dict[str, tuple[Pieces, bool]] = {
+    "two parts": (lambda z: (z[:4], z[2:6]), False),
+    "inside": (lambda z: (z, z[2:4]), False),
+    "one element": (lambda z: (z[:4], z[3:4]), False),
+    "reshaped": (lambda z: (z, z.view(2, 4)), False),
+    "side by side": (lambda z: (z[:4], z[4:]), True),
+    "interleaved": (lambda z: (z[::2], z[1::2]), True),
+    "columns": (lambda z: (z.view(4, 2)[:, :1], z.view(4, 2)[:, 1:]), True),
+    "columns that share one": (lambda z: (z.view(2, 4)[:, :3], z.view(2, 4)[:, 2:]), False),
+    "arrays": (lambda z: (z.numpy()[:4], z.numpy()[2:]), False),
+}
+
+
+@pytest.mark.parametrize("directory", [False, True])
+@pytest.mark.parametrize("name", SHARING)
+def test_tensors_that_share_memory(name: str, directory: bool, tmp_path: Path) -> None:
+    pieces, fits = SHARING[name]
+
+    def load(target: dict[str, Any], saved: dict[str, Any]) -> None:
+        path = tmp_path / str(len(list(tmp_path.iterdir())))
+        if directory:
+            with dsckpt.AsyncWriter(1 << 20) as writer:
+                dsckpt.Run(path, writer).save(1, saved).durable()
+        else:
+            dsckpt.save(saved, path)
+        reader.load_into(target, path)
+
+    memory = torch.zeros(8)
+    a, b = pieces(memory)
+    ones, twos = torch.ones(a.shape), torch.full(b.shape, 2.0)
+    as_is = (lambda t: t.numpy()) if name == "arrays" else (lambda t: t)
+    if fits:
+        load({"a": a, "b": b}, {"a": ones, "b": twos})
+        assert torch.equal(a, ones)
+        assert torch.equal(b, twos)
+    else:
+        with pytest.raises(dsckpt.DsckptError, match=r"state\['.'\]: shares memory .*\['.'\], but"):
+            load({"a": a, "b": b}, {"a": as_is(ones), "b": as_is(twos)})
+        assert not memory.any()
+    if name == "columns that share one":
+        return  # What views with gaps share is not compared.
+    a, b = pieces(torch.arange(8.0))  # What the file has agrees.
+    saved = {"a": as_is(torch.as_tensor(a).clone()), "b": as_is(torch.as_tensor(b).clone())}
+    a, b = pieces(memory.zero_())
+    load({"a": a, "b": b}, saved)
+    assert bool((torch.as_tensor(a) == torch.as_tensor(saved["a"])).all())
+    assert bool((torch.as_tensor(b) == torch.as_tensor(saved["b"])).all())
 
 
 def test_other_roots(tmp_path: Path) -> None:

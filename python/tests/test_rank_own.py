@@ -124,6 +124,32 @@ def test_a_marked_root(tmp_path: Path) -> None:
         assert len(dsckpt._native.File(str(path)).rank_own()) >= 1
 
 
+class Holder:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class DictOfOurs(dict[str, Any]):
+    pass
+
+
+@pytest.mark.parametrize("marked", [dsckpt.rank_own(torch.ones(1)), OwnDict(a=1)])
+def test_marks_in_pickled_objects_are_refused(marked: Any, tmp_path: Path) -> None:
+    deep = np.array([[marked], None], dtype=object)
+    inner = Holder([{"k": Holder(marked)}])
+    states: list[Any] = [Holder(marked), DictOfOurs(r=marked), inner, deep]
+    for held in states:
+        with pytest.raises(dsckpt.DsckptError, match=r"state\['x'\]\[1\] is a .*mark") as caught:
+            dsckpt.save({"x": [0, held]}, tmp_path / "state")
+        assert caught.value.code == "InvalidArgument"
+        assert "mark the object with rank_own()" in str(caught.value)
+        with pytest.raises(dsckpt.DsckptError, match=r"state\['x'\] is a .*mark"):
+            dsckpt.Run(tmp_path / "run").save(1, {"x": held}).durable()
+    assert not (tmp_path / "state").exists()
+    dsckpt.save({"x": dsckpt.rank_own(Holder({"a": 1}))}, tmp_path / "state")
+    assert dsckpt.load(tmp_path / "state", allow_pickle=True)["x"].value == {"a": 1}
+
+
 def test_a_mark_is_one_mark() -> None:
     marked = dsckpt.rank_own(1)
     assert dsckpt.rank_own(marked) is marked
@@ -323,6 +349,101 @@ def test_marks_in_a_state_to_load_into(tmp_path: Path) -> None:
     missing = {"more": dsckpt.rank_own(1)}
     with pytest.raises(dsckpt.DsckptError, match=r"rank 1's own for state\['more'\]"):
         found.load_into(missing, 1)
+
+
+def merge(found: Checkpoint) -> Path:
+    """All ranks of a checkpoint in one file."""
+    merged = Path(found.path).parent / "merged.dsckpt"
+    done = program("merge", found.path, "-o", merged)
+    assert done.returncode == 0, done.stderr
+    return merged
+
+
+def test_a_merged_file_gives_each_rank_its_own_unmarked_values(tmp_path: Path) -> None:
+    def state_of(rank: int) -> dict[str, Any]:
+        return {
+            "w": torch.ones(2),
+            "lr": 0.1 * (rank + 1),
+            "list": [1, rank, torch.zeros(1)],
+            "pair": Pair(rank, "same"),
+            "pairs": {(1, 2): rank, (3, 4): "same"},
+            "set": {7 + rank},
+            "range": range(rank),
+            "either": torch.ones(1) if rank == 0 else 5,
+            "ordered": collections.OrderedDict(a=rank, b=2),
+            "rng": dsckpt.rank_own({"t": torch.tensor([rank])}),
+        }
+
+    merged = merge(save_ranks(tmp_path / "run", 2, state_of))
+    for strict in (True, False):
+        for rank in (0, 1):
+            target = state_of(rank)
+            target.update(lr=9.0, range=range(9), set=set(), list=[9, 9, torch.ones(1)])
+            target.update(pair=Pair(9, 9), pairs={(1, 2): 9, (3, 4): 9})
+            target["rng"].value["t"].fill_(9)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                Checkpoint(merged, rank=rank).load_into(target, strict=strict)
+            assert target.pop("rng").value["t"].tolist() == [rank]
+            expected = state_of(rank)
+            del expected["rng"]
+            assert repr(target) == repr(expected)
+
+    whole = state_of(0)
+    del whole["rng"]
+    target = {"lr": 9.0, "pairs": {(1, 2): 9, (3, 4): 9}, "set": set()}
+    with pytest.raises(dsckpt.DsckptError, match=r"state\['lr'\].*differs from rank") as caught:
+        Checkpoint(merged, rank=2).load_into(whole)
+    assert caught.value.code == "NotFound"
+    with pytest.warns(RuntimeWarning, match=r"rank 0's for .*\['lr'\].*\[\(1, 2\)\].*\['set'\]"):
+        Checkpoint(merged, rank=2).load_into(target, strict=False)
+    assert (target["lr"], target["pairs"], target["set"]) == (0.1, {(1, 2): 0, (3, 4): "same"}, {7})
+
+
+def test_what_was_taken_out_of_a_merged_list_is_put_in(tmp_path: Path) -> None:
+    def merged_of(rank_1: Any) -> dict[Any, Any]:
+        return {
+            "list": [1, None, 3],
+            "pair": Pair(None, torch.ones(1)),
+            "ranks": {0: {"list": {1: 10}, "pair": {"mean": 5}}, 1: rank_1},
+        }
+
+    path = tmp_path / "merged"
+    dsckpt.save(merged_of({"list": {1: torch.ones(2)}, "pair": {"mean": {"k": 6}}}), path)
+    mean: dict[str, int] = {"k": 0}
+    one = torch.zeros(2)
+    target = {"list": [0, dsckpt.rank_own(one), 0], "pair": Pair(mean, torch.zeros(1))}
+    Checkpoint(path, rank=1).load_into(target)
+    assert (target["list"][0], one.tolist(), target["list"][2]) == (1, [1, 1], 3)
+    assert (mean, target["pair"].own.tolist()) == ({"k": 6}, [1])  # type: ignore[attr-defined]
+    target = {"list": [0, 0, 0], "pair": Pair(0, torch.zeros(1))}
+    dsckpt.load_into(target, path)  # As the only rank, 0.
+    assert target["list"] == [1, 10, 3]
+    assert target["pair"].mean == 5  # type: ignore[attr-defined]
+
+    target = {"list": [0, 50, 0], "pair": Pair(50, torch.zeros(1))}
+    with pytest.raises(dsckpt.DsckptError, match=r"rank 2's own for state\['list'\]\[1\], state\["):
+        Checkpoint(path, rank=2).load_into(target)
+    with pytest.warns(RuntimeWarning, match="left as it is"):
+        Checkpoint(path, rank=2).load_into(target, strict=False)
+    assert target["list"] == [1, 50, 3]
+    assert target["pair"].mean == 50  # type: ignore[attr-defined]
+
+    literal = merged_of(None)
+    dsckpt.save(literal, path)
+    target = merged_of(7)
+    dsckpt.load_into(target, path)  # With "ranks" in the state that is a value as others are.
+    assert target["ranks"] == {0: {"list": {1: 10}, "pair": {"mean": 5}}, 1: None}
+
+
+def test_a_merged_root_that_is_no_dict(tmp_path: Path) -> None:
+    found = save_ranks(tmp_path / "run", 2, lambda rank: [dsckpt.rank_own(rank), 1])
+    merged = merge(found)
+    for rank in (0, 1, np.int64(1)):
+        assert Checkpoint(merged, rank=rank).load_into([9, 9]) == [rank, 1]
+    for where in (found, Checkpoint(merged)):
+        with pytest.warns(RuntimeWarning, match=r"rank 4's own for state\[0\]"):
+            assert where.load_into([9, 9], 4, strict=False) == [9, 1]
 
 
 def test_a_mark_in_the_state_alone_is_enough(tmp_path: Path) -> None:

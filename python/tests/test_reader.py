@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+import xxhash
 
 import dsckpt
 from dsckpt import indexing, mapped, reader
@@ -181,6 +182,71 @@ def test_corruption(path: Path, state: dict[str, Any]) -> None:
     found = reader.load(path, mmap=False, verify=False)["model"]["w"]
     assert torch.equal(found[0, 0, 1:], state["model"]["w"][0, 0, 1:])
     assert found[0, 0, 0] != 0
+
+
+def resealed(content: bytes, at: int, new: bytes) -> bytes:
+    """A file with other bytes in its index, and right checksums (the footer's section of the
+    specification)."""
+    made = bytearray(content)
+    made[at : at + len(new)] = new
+    index, size = struct.unpack_from("<QQ", made, len(made) - 128 + 24)
+    for offset, begin, end in ((40, index, index + size), (112, len(made) - 128, len(made) - 16)):
+        covered = made[begin:end]
+        digest = xxhash.xxh3_64_intdigest(bytes(covered))
+        struct.pack_into("<Q", made, len(made) - 128 + offset, digest)
+    return bytes(made)
+
+
+TEXTS = ("key-A", "text-B", "attribute-C", "text-D", "object-E", "x-python-pickle", "float16")
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_in_the_index_that_is_no_utf8(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    state = {"w": torch.ones(1), "key-A": 1, "b": "text-B", "object-E": Path("x")}
+    dsckpt.save({**state, "d": torch.float16}, path, attributes={"attribute-C": "text-D"})
+    content = path.read_bytes()
+    index = struct.unpack_from("<Q", content, len(content) - 128 + 24)[0]
+    path.write_bytes(resealed(content, content.index(text.encode(), index), b"\xff"))
+    calls = [
+        lambda: dsckpt.load(path, allow_pickle=True),
+        lambda: dsckpt.load_into({"w": torch.zeros(1)}, path, strict=False, allow_pickle=True),
+        lambda: dsckpt.open(path).tree(),
+    ]
+    if text in ("attribute-C", "text-D"):
+        calls += [lambda: dsckpt.open(path).attributes, lambda: dsckpt.Checkpoint(path).attributes]
+    if text == "x-python-pickle":
+        calls.append(lambda: dsckpt.open(path).objects)
+    for call in calls:
+        with pytest.raises(dsckpt.DsckptError, match="no UTF-8") as caught:
+            call()
+        assert (caught.value.code, caught.value.path) == ("Corrupt", str(path))
+    if text == "object-E":
+        report = dsckpt.verify(path)
+        assert not report
+        assert report.problems[0].found == r"at '\xffbject-E'"
+
+
+def test_an_object_at_two_places(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    dsckpt.save({"a": Path("x"), "b": Path("y")}, path)
+    content = path.read_bytes()
+    index = struct.unpack_from("<Q", content, len(content) - 128 + 24)[0]
+    found = 0
+    for at in range(index, len(content) - 128, 4):
+        if content[at : at + 4] != struct.pack("<I", 1):
+            continue
+        path.write_bytes(resealed(content, at, struct.pack("<I", 0)))
+        for call in (
+            lambda: dsckpt.load(path, allow_pickle=True),
+            lambda: dsckpt.load(path, allow=[type(Path("x"))]),
+            lambda: dsckpt.load_into({"a": 0, "b": 0}, path, allow_pickle=True),
+        ):
+            try:
+                call()
+            except dsckpt.DsckptError as error:
+                found += error.code == "Corrupt" and "at another place" in str(error)
+    assert found == 3
 
 
 @pytest.mark.parametrize(
