@@ -138,8 +138,9 @@ Command AddList(Program& program) {
       "from 'latest'; 'abandoned': saved before the run was set back to an earlier one.\n"
       "--json, schema dsckpt.run/1: path; latest, a name or null; checkpoints, each with name,\n"
       "step and step_source (manifest, attribute, metadata or name; null where nobody knows\n"
-      "it), serial (which save it was; 0: unknown), abandoned, shards and bytes; strays, each\n"
-      "with name and why.\n"
+      "it), serial (which save it was; 0: unknown), parent (the serial of the save that it went\n"
+      "on from; 0: of none, or unknown), abandoned, shards and bytes; strays, each with name\n"
+      "and why.\n"
       "Exit code: 0 there are some; 1 there is none; 2 could not look.");
   return {line, [path](Console& console) {
             const auto operand = ToOperand(*path);
