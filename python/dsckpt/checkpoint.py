@@ -14,6 +14,7 @@ from .gathering import Gather, allocate, load_shard
 from .loading import MANIFEST as MANIFEST
 from .loading import MapLocation
 from .materialize import Info, NumpyBackend, TorchBackend
+from .models import of_torch
 from .own import own_rank, ranks_here, took_another
 from .pickles import Permission
 
@@ -345,4 +346,5 @@ def open_directory(path: str | os.PathLike[str]) -> Checkpoint:
     pending.settle(path)
     if os.path.exists(os.path.join(os.fsdecode(path), MANIFEST)):
         return Checkpoint(path)
-    return Checkpoint(_native.RunDirectory(os.fsdecode(path)).latest().path)
+    with of_torch(os.fsdecode(path)):
+        return Checkpoint(_native.RunDirectory(os.fsdecode(path)).latest().path)

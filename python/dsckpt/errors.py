@@ -103,6 +103,19 @@ def text_of(file: str) -> Iterator[None]:
         ) from None
 
 
+@contextlib.contextmanager
+def half_filled() -> Iterator[None]:
+    """Around what fills tensors of a caller: an error says what they hold then."""
+    try:
+        yield
+    except DsckptError as error:
+        error.args = (
+            f"{error}. Tensors of the state may hold a mixture of old and loaded values now: load "
+            "them from elsewhere before they are used",
+        )
+        raise
+
+
 def place(path: Sequence[object]) -> str:
     """The place of a value in a state, for messages: "state['optimizer']['state'][0]"."""
     keys = path[1:] if path and path[0] == "" else path  # A root that is no dict has the key "".

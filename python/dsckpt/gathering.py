@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _native, dtypes, mapped, memory, overlaps, placement, rebuild, tree
+from .errors import half_filled
 from .loading import MapLocation, finish, load_objects, where_to
 from .matching import Match, Path, Stored, Target, target_of
 from .materialize import Info, NumpyBackend, TorchBackend
@@ -124,9 +125,10 @@ class Gather:
         match.differences += overlaps.lines(self.fills.extents)
         match.check(self.checkpoint.path)
         fence_writers()
-        self.fills.load(True)
-        if self.reads:
-            self.checkpoint.native.read(self.reads)
+        with half_filled():
+            self.fills.load(True)
+            if self.reads:
+                self.checkpoint.native.read(self.reads)
         for done in (*self.finish, *match.updates):
             done()
         count_versions(self.tensors)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .errors import DsckptError
@@ -55,6 +56,24 @@ def find_torch(directory: str) -> str | None:
             if name in names:
                 return os.path.join(directory, name)
     return None
+
+
+@contextlib.contextmanager
+def of_torch(directory: str) -> Iterator[None]:
+    """Around what finds no checkpoint in a directory: where a model of torch.save lies there, the
+    error says what makes one of it."""
+    try:
+        yield
+    except DsckptError as error:
+        found = find_torch(directory) if os.path.isdir(directory) else None
+        if found is None:
+            raise
+        raise DsckptError(
+            f"{directory} holds no checkpoint, but {os.path.basename(found)}, which torch.save "
+            "wrote: dsckpt.convert.convert() makes one of it",
+            "NotCheckpoint",
+            directory,
+        ) from error
 
 
 def files_of(index: str) -> list[str]:

@@ -300,6 +300,9 @@ def _instead(directory: str) -> str:
     if os.path.exists(os.path.join(directory, MANIFEST)):
         return "open one of its shards, or the whole with dsckpt.Checkpoint(path)"
     model = models.find(directory)
+    torch_file = models.find_torch(directory)
+    if model is None and torch_file is not None:
+        return f"dsckpt.convert.convert() makes a file of {os.path.basename(torch_file)} in it"
     if model is not None and not model.endswith(".json"):
         return f"open the model's file {os.path.basename(model)} in it"
     if model is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import _native, mapped, merged, overlaps, rebuild, streams
-from .errors import text_of
+from .errors import half_filled, text_of
 from .loading import load_objects
 from .matching import Match, Own, Path, Stored, Target, target_of
 from .materialize import Info, Request
@@ -41,8 +41,8 @@ def load_into(
     is the empty state of an optimizer that has not stepped. For these use
     `optimizer.load_state_dict(load(path)["optimizer"])`.
 
-    A reading error after the comparison (a bad checksum) leaves tensors undefined. Saves of this
-    process that still capture are fenced first.
+    A reading error after the comparison (a bad checksum) leaves a mixture of old and loaded
+    tensors, and says so. Saves of this process that still capture are fenced first.
 
     Args:
         state: A nested state as for save(): dicts, lists, tuples, tensors, values.
@@ -84,7 +84,8 @@ def load_into(
     match.differences += overlaps.lines(fills.extents)
     match.check(native.path)
     fence_writers()
-    fills.load(verify)
+    with half_filled():
+        fills.load(verify)
     for update in match.updates:
         update()
     return new

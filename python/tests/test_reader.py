@@ -494,6 +494,21 @@ def test_a_directory_is_told_what_to_do_instead(tmp_path: Path) -> None:
         reader.open(tmp_path / "run" / "step-0000000001")
 
 
+def test_a_model_of_torch_save_is_to_be_converted(tmp_path: Path) -> None:
+    torch.save({"w": torch.ones(1)}, tmp_path / "pytorch_model.bin")
+    for call in (
+        lambda: dsckpt.load(tmp_path),
+        lambda: dsckpt.load_into({"w": torch.zeros(1)}, tmp_path),
+        lambda: dsckpt.open(tmp_path),
+    ):
+        with pytest.raises(
+            dsckpt.DsckptError, match=r"dsckpt\.convert\.convert\(\) makes"
+        ) as caught:
+            call()
+        assert caught.value.code == "NotCheckpoint"
+        assert "pytorch_model.bin" in str(caught.value)
+
+
 def test_a_thousand_files_open_with_256_descriptors(tmp_path: Path) -> None:
     code = """
 import os, resource, sys

@@ -22,7 +22,7 @@ from torch.futures import Future
 
 from .. import dtypes, pickle_rules, tree
 from ..checkpoint import Checkpoint
-from ..errors import DsckptError, PickleRefused
+from ..errors import DsckptError, PickleRefused, text_of
 from ..pickles import named_in_torch_file, refused_by_torch
 from ..restoring import count_versions, fence_writers
 from . import metadata as encoding
@@ -213,7 +213,8 @@ class DcpReader(StorageReader):
             stored = self._stored(item.storage_index)
             assert stored is not None
             native = reading.shard(stored.shard)
-            objects = {info[0]: info[1] for info in native.objects()}
+            with text_of(native.path):
+                objects = {info[0]: info[1] for info in native.objects()}
             if stored.name in objects:
                 self._check_type(item.storage_index.fqn, objects[stored.name])
                 payloads.append((item, native.read_object(stored.name)))

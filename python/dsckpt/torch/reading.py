@@ -10,6 +10,7 @@ import torch
 
 from .. import _native, dtypes, streams
 from ..checkpoint import Checkpoint
+from ..errors import text_of
 from ..gathering import buffer_at
 from .items import Stored
 
@@ -124,7 +125,8 @@ def values_of(native: _native.File) -> dict[Any, Any]:
     if not native.has_tree():
         return {}
     nothing = [None] * len(native.tensors())
-    root: dict[Any, Any] = native.build(
-        nothing, lambda _ordinal, _tag, _path: None, lambda _tag, value, _path: value
-    )
+    with text_of(native.path):
+        root: dict[Any, Any] = native.build(
+            nothing, lambda _ordinal, _tag, _path: None, lambda _tag, value, _path: value
+        )
     return root
