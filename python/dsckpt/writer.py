@@ -294,11 +294,8 @@ class AsyncWriter:
             pending = list(self._pending)
             if not self._busy:
                 return
-        for native, prepared in pending:
-            try:
-                prepared.tripwire.check()
-            except DsckptError:
-                native.cancel()
+        for entry in pending:
+            _give_up_if_modified(*entry)
         failed: DsckptError | None = None
         try:
             for handle in streams.all_current() if stream is None else [stream]:
@@ -327,13 +324,14 @@ class AsyncWriter:
         """
         with self._lock:
             pending = list(self._pending)
-        if storage is not None and not any(
-            prepared.reads(storage) and not _is_captured(native, prepared)
-            for native, prepared in pending
-        ):
-            return
+        if storage is not None:
+            reading = [entry for entry in pending if entry[1].reads(storage)]
+            if all(_is_captured(*entry) for entry in reading):
+                return
         if pending:
             self._engine.fence()
+            for entry in pending:
+                _give_up_if_modified(*entry)
             self._settle(pending)
 
     def _settle(self, fenced: list[tuple[_native.SaveHandle, Prepared]]) -> None:
@@ -456,8 +454,21 @@ def storage_of(tensor: Any) -> Any:
 
 
 def _is_captured(native: _native.SaveHandle, prepared: Prepared) -> bool:
+    """Whether all has been read. Where it has, the tensors may change from here on: the thread that
+    publishes may come to look at them only later."""
     progress = native.progress()
-    return prepared.read if progress is None else bool(progress["captured"])
+    if not (prepared.read if progress is None else progress["captured"]):
+        return False
+    _give_up_if_modified(native, prepared)
+    prepared.tripwire.seal()
+    return True
+
+
+def _give_up_if_modified(native: _native.SaveHandle, prepared: Prepared) -> None:
+    try:
+        prepared.tripwire.check()
+    except DsckptError:
+        native.cancel()
 
 
 def save(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -280,24 +281,58 @@ def in_a_thread(call: Callable[[], object]) -> threading.Thread:
     return thread
 
 
+def wait_read(handle: dsckpt.SaveHandle) -> None:
+    """Until a save has read everything; unlike captured(), it does not tell the writer."""
+    while not (handle.progress() or {})["captured"]:
+        time.sleep(0.001)
+
+
 @pytest.mark.parametrize("call", FREEING)
 def test_memory_that_no_save_reads_is_freed_at_once(
     writer: dsckpt.AsyncWriter, gate: threading.Event, tmp_path: Path, call: str
 ) -> None:
     first, second = torch.full((LARGE,), 1.0), torch.full((LARGE,), 2.0)
-    other = torch.full((LARGE,), 3.0)
-    writer.save({"t": first}, tmp_path / "a", capture="until_fence")
-    # Behind one that is held: nothing of it has been read.
-    handle = writer.save({"t": second[1:]}, tmp_path / "b", capture="until_fence")
-    FREEING[call](other)
-    waiting = in_a_thread(lambda: FREEING[call](second))
-    assert waiting.is_alive()
+    handles = [
+        writer.save({"t": first}, tmp_path / "a", capture="until_fence"),
+        writer.save({"t": second[1:]}, tmp_path / "b", capture="until_fence"),
+    ]
+    FREEING[call](torch.full((LARGE,), 3.0))
+    wait_read(handles[0])
+    FREEING[call](first)
+    FREEING[call](second)  # Waits until it has been read, not until anything is published.
     assert not gate.is_set()
     gate.set()
-    waiting.join(60)
-    handle.durable()
+    for handle in handles:
+        handle.durable()
+    assert tensors(tmp_path / "a")["t"] == content(torch.full((LARGE,), 1.0))
     assert tensors(tmp_path / "b")["t"] == content(torch.full((LARGE - 1,), 2.0))
-    FREEING[call](first)  # Read long ago.
+
+
+def test_what_was_read_may_change_before_it_is_published(
+    writer: dsckpt.AsyncWriter, gate: threading.Event, tmp_path: Path
+) -> None:
+    tensor, other = torch.full((LARGE,), 1.0), torch.full((LARGE,), 2.0)
+    handle = writer.save({"t": tensor}, tmp_path / "a", capture="until_fence")
+    wait_read(handle)
+    writer.save({"t": other}, tmp_path / "b", capture="until_fence")
+    writer.fence()
+    tensor.add_(1)
+    gate.set()
+    handle.durable()
+    assert tensors(tmp_path / "a")["t"] == content(torch.full((LARGE,), 1.0))
+
+
+def test_freeing_a_storage_hides_no_change_that_came_too_early(
+    writer: dsckpt.AsyncWriter, gate: threading.Event, tmp_path: Path
+) -> None:
+    changed, freed = torch.full((32 * LARGE,), 1.0), torch.full((LARGE,), 2.0)
+    handle = writer.save({"a": changed, "b": freed}, tmp_path / "a", capture="until_fence")
+    changed[-1] = 7.0
+    freed.untyped_storage().resize_(0)
+    gate.set()
+    with pytest.raises(dsckpt.ModifiedTooEarly):
+        handle.durable()
+    assert not (tmp_path / "a").exists()
 
 
 def test_checkpoints_of_a_run_hold_up_their_own_memory_only(
