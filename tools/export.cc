@@ -203,7 +203,7 @@ Status CheckExpressible(const File& file, const ExportOptions& options, const Me
   NameList tensors;
   for (uint32_t i = 0; i < file.tensor_count(); ++i) {
     const TensorInfo info = file.tensor(i);
-    if (!IsTaken(options.selection.filters, options.selection.excludes, info.name)) continue;
+    if (!options.selection.names.Takes(info.name)) continue;
     const bool known = FindDType(info.dtype.code).has_value();
     if (!known || !info.dtype.listable) tensors.Add(info.name, " " + DTypeText(info.dtype));
   }

@@ -276,12 +276,8 @@ Command AddHash(Program& program) {
       line.Add("PATH", options->paths,
                "dsckpt or safetensors files; checkpoint, run or model directories")
           .Placeholder("...");
-  line.Add("--filter", options->names.filters, "Only names that match a pattern; repeatable")
-      .Repeatable()
-      .Placeholder("GLOB");
-  line.Add("-x,--exclude", options->names.excludes, "Not those that match; repeatable")
-      .Repeatable()
-      .Placeholder("GLOB");
+  AddNameFilter(line, options->names, "Only names that match a pattern; repeatable",
+                "Not those that match; repeatable");
   const Argument tree =
       line.AddFlag("--tree", options->tree, "One digest a path, of all its names and digests");
   line.Add("--check", options->check, "Compare with an earlier listing, as sha256sum does")

@@ -82,12 +82,8 @@ Command AddInspect(Program& program) {
            ".index.json")
       .Required()
       .Placeholder(" ");
-  line.Add("--filter", options->names.filters, "List only names that match a pattern; repeatable")
-      .Repeatable()
-      .Placeholder("GLOB");
-  line.Add("-x,--exclude", options->names.excludes, "Not those that match; repeatable")
-      .Repeatable()
-      .Placeholder("GLOB");
+  AddNameFilter(line, options->names, "List only names that match a pattern; repeatable",
+                "Not those that match; repeatable");
   line.Add("--sort", options->sort, "name (default), size (largest first) or offset")
       .OneOf({"name", "size", "offset"})
       .Placeholder("KEY");

@@ -65,14 +65,6 @@ class Totals {
 
 enum class SortBy { kName, kSize, kOffset };
 
-/// Which names a listing shows: those that any of `filters` matches (all when empty), but none of
-/// `excludes`.
-struct NameFilter {
-  std::vector<std::string> filters, excludes;
-  bool any() const { return !filters.empty() || !excludes.empty(); }
-  bool Takes(std::string_view name) const { return IsTaken(filters, excludes, name); }
-};
-
 /// Tensors and aliases that `names` takes, sorted: names in byte order, sizes descending, offsets
 /// ascending; ties by name.
 std::vector<TensorRow> SelectTensors(const File& file, const NameFilter& names, SortBy sort);

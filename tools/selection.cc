@@ -100,13 +100,15 @@ const std::map<std::string, DType> kCastNames = {
 
 }  // namespace
 
+void AddNameFilter(CommandLine& line, NameFilter& names, const char* filter_help,
+                   const char* exclude_help) {
+  line.Add("--filter", names.filters, filter_help).Repeatable().Placeholder("GLOB");
+  line.Add("-x,--exclude", names.excludes, exclude_help).Repeatable().Placeholder("GLOB");
+}
+
 void AddSelectionOptions(CommandLine& line, Selection& selection) {
-  line.Add("--filter", selection.filters, "Only tensors whose names match; repeatable")
-      .Repeatable()
-      .Placeholder("GLOB");
-  line.Add("-x,--exclude", selection.excludes, "Not those whose names match; repeatable")
-      .Repeatable()
-      .Placeholder("GLOB");
+  AddNameFilter(line, selection.names, "Only tensors whose names match; repeatable",
+                "Not those whose names match; repeatable");
   line.Add("--strip-prefix", selection.strip_prefix, "Names lose this beginning").Placeholder("P");
   line.Add("--rename", selection.renames, "Replace in names, as sed does; repeatable")
       .Repeatable()
@@ -124,19 +126,18 @@ void AddSelectionOptions(CommandLine& line, Selection& selection) {
       .Placeholder("NAME");
 }
 
-bool IsTaken(const std::vector<std::string>& filters, const std::vector<std::string>& excludes,
-             std::string_view name) {
+bool NameFilter::Takes(std::string_view name) const {
   return MatchesAny(filters, name) && (excludes.empty() || !MatchesAny(excludes, name));
 }
 
 Result<Names> SelectNames(const Selection& selection, const std::vector<std::string_view>& names,
                           bool paths) {
-  DSCKPT_RETURN_IF_ERROR(CheckPatterns("--filter", selection.filters, names));
-  DSCKPT_RETURN_IF_ERROR(CheckPatterns("--exclude", selection.excludes, names));
+  DSCKPT_RETURN_IF_ERROR(CheckPatterns("--filter", selection.names.filters, names));
+  DSCKPT_RETURN_IF_ERROR(CheckPatterns("--exclude", selection.names.excludes, names));
   Names selected(names.size());
   bool any = names.empty();
   for (size_t i = 0; i < names.size(); ++i) {
-    if (!IsTaken(selection.filters, selection.excludes, names[i])) continue;
+    if (!selection.names.Takes(names[i])) continue;
     selected[i] = std::string(names[i]);
     any = true;
   }

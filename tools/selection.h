@@ -14,25 +14,32 @@
 
 namespace dsckpt::tools {
 
+/// Names that any of the patterns `filters` matches (all when empty), but none of `excludes`.
+struct NameFilter {
+  std::vector<std::string> filters, excludes;
+
+  bool any() const { return !filters.empty() || !excludes.empty(); }
+  bool Takes(std::string_view name) const;
+};
+
+/// --filter and --exclude, each with its line of help.
+void AddNameFilter(CommandLine& line, NameFilter& names, const char* filter_help,
+                   const char* exclude_help);
+
 struct Selection {
-  std::vector<std::string> filters;   ///< patterns; none: all
-  std::vector<std::string> excludes;  ///< patterns
+  NameFilter names;  ///< of the input
   std::string strip_prefix;
   std::vector<std::string> renames;  ///< "s/RE/NEW/", one after the other
   std::optional<DType> dtype;        ///< floating-point tensors are cast to it
 
   /// Whether some tensors may be left out, or get other names.
-  bool chooses() const { return !filters.empty() || !excludes.empty(); }
+  bool chooses() const { return names.any(); }
   bool renames_any() const { return !strip_prefix.empty() || !renames.empty(); }
   bool any() const { return chooses() || renames_any() || dtype.has_value(); }
 };
 
 /// --filter, --exclude, --strip-prefix, --rename and --dtype.
 void AddSelectionOptions(CommandLine& line, Selection& selection);
-
-/// A name that patterns of --filter and --exclude take.
-bool IsTaken(const std::vector<std::string>& filters, const std::vector<std::string>& excludes,
-             std::string_view name);
 
 /// What each of `names` is called in the output; nothing for those that are left out. `paths`: they
 /// are paths in a state tree, of which a last segment that is left alone becomes the key again that

@@ -12,10 +12,6 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 struct Case {
   std::vector<std::string> args;
   int code;

@@ -9,6 +9,8 @@
 
 #include <array>
 
+#include "tests/catch.h"
+
 namespace {
 
 [[noreturn]] void Exec(const std::vector<std::string>& args, const std::vector<std::string>& env) {
@@ -67,6 +69,13 @@ Outcome RunTool(const std::vector<std::string>& args, const RunOptions& options)
   Outcome outcome;
   Drain({out[0], err[0]}, {&outcome.out, &outcome.err});
   outcome.code = WaitFor(pid);
+  return outcome;
+}
+
+Outcome RunOk(const std::vector<std::string>& args) {
+  Outcome outcome = RunTool(args);
+  INFO(outcome.out << outcome.err);
+  REQUIRE(outcome.code == 0);
   return outcome;
 }
 

@@ -22,8 +22,11 @@ struct RunOptions {
 
 Outcome RunTool(const std::vector<std::string>& args, const RunOptions& options = {});
 
-/// The same on a pseudo-terminal of `columns` columns as standard output and error; both come back
-/// in `out`.
+/// The same; fails the test unless it exits with 0.
+Outcome RunOk(const std::vector<std::string>& args);
+
+/// The same as RunTool() on a pseudo-terminal of `columns` columns as standard output and error;
+/// both come back in `out`.
 Outcome RunOnTerminal(const std::vector<std::string>& args, int columns,
                       const std::vector<std::string>& setenv = {});
 
@@ -33,5 +36,9 @@ pid_t StartTool(const std::vector<std::string>& args);
 bool HasEnded(pid_t pid);
 /// Exit code, or -signal.
 int WaitFor(pid_t pid);
+
+inline bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 #endif  // DSCKPT_TESTS_TOOLS_COMMAND_H_

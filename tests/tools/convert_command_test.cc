@@ -22,13 +22,6 @@ namespace {
 
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-Outcome RunOk(const Strings& args) {
-  Outcome outcome = RunTool(args);
-  INFO(outcome.out << outcome.err);
-  REQUIRE(outcome.code == 0);
-  return outcome;
-}
-
 std::string OneTensor(const std::string& name, const std::string& data) {
   const std::string size = std::to_string(data.size());
   return Safetensors("{\"" + name + "\":{\"dtype\":\"U8\",\"shape\":[" + size +

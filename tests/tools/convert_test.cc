@@ -22,17 +22,6 @@ using namespace dsckpt;
 
 namespace {
 
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-Outcome RunOk(const Strings& args) {
-  const Outcome outcome = RunTool(args);
-  INFO(outcome.out << outcome.err);
-  REQUIRE(outcome.code == 0);
-  return outcome;
-}
-
 File OpenOk(const std::string& path) {
   Result<File> file = File::Open(path);
   INFO(file.status().ToString());

@@ -31,18 +31,13 @@ Strings Lines(const std::string& text) {
 Strings Digests(const Strings& args) {
   Strings command = {"hash"};
   command.insert(command.end(), args.begin(), args.end());
-  const Outcome outcome = RunTool(command);
-  INFO(outcome.err);
-  REQUIRE(outcome.code == 0);
-  Strings lines = Lines(outcome.out);
+  Strings lines = Lines(RunOk(command).out);
   for (std::string& line : lines) line = line.substr(0, 32) + line.substr(line.find('#'));
   return lines;
 }
 
 std::string Tree(const std::string& path) {
-  const Outcome outcome = RunTool({"hash", "--tree", path});
-  REQUIRE(outcome.code == 0);
-  return outcome.out.substr(0, 32);
+  return RunOk({"hash", "--tree", path}).out.substr(0, 32);
 }
 
 }  // namespace

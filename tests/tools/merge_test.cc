@@ -28,10 +28,6 @@ using Strings = std::vector<std::string>;
 
 namespace {
 
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 Strings WriteShards(const Job& job, int64_t ranks, const TempDir& dir) {
   Strings paths;
   for (int64_t rank = 0; rank < ranks; ++rank) {

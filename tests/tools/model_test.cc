@@ -20,17 +20,6 @@ using namespace dsckpt;
 
 namespace {
 
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-Outcome RunOk(const Strings& args) {
-  Outcome outcome = RunTool(args);
-  INFO(outcome.out << outcome.err);
-  REQUIRE(outcome.code == 0);
-  return outcome;
-}
-
 /// One tensor of bytes, with metadata as JSON members: R"("a":"b")".
 void WritePlain(const std::string& path, const std::string& name, const std::string& data,
                 const std::string& metadata = "") {
@@ -84,6 +73,23 @@ Strings FilesEndingIn(const std::string& directory, const std::string& end) {
   }
   std::sort(files.begin(), files.end());
   return files;
+}
+
+/// One tensor of one element, with attributes and members of metadata.
+void SaveScalar(const std::string& path, const std::string& name,
+                const std::vector<std::pair<std::string, Value>>& attributes,
+                const std::vector<std::pair<std::string, std::string>>& metadata = {}) {
+  static const float data = 1;
+  const auto provider = MakeProvider([&](Description& d) {
+    TensorSource source;
+    source.data = &data;
+    source.dtype = kF32;
+    d.Tensor(Key(name), source);
+    for (const auto& [attribute, value] : attributes) d.Attribute(attribute, value);
+  });
+  SaveOptions options;
+  options.metadata = metadata;
+  REQUIRE(SaveFile(path, *provider, options).ok());
 }
 
 }  // namespace
@@ -301,22 +307,10 @@ TEST_CASE("import gives the step as an attribute, from whatever says it") {
 
 TEST_CASE("merge says which attributes differ; a damaged header costs the metadata alone") {
   TempDir dir;
-  const auto save = [&](const std::string& path, const std::string& name, int64_t rank) {
-    static const float data = 1;
-    const auto provider = MakeProvider([&](Description& d) {
-      TensorSource source;
-      source.data = &data;
-      source.dtype = kF32;
-      d.Tensor(Key(name), source);
-      d.Attribute("step", Value(int64_t{5}));
-      d.Attribute("rank", Value(rank));
-    });
-    SaveOptions options;
-    options.metadata = {{"author", "x"}};
-    REQUIRE(SaveFile(path, *provider, options).ok());
-  };
-  save(dir / "a", "a", 0);
-  save(dir / "b", "b", 1);
+  for (const auto& [name, rank] : std::map<std::string, int64_t>{{"a", 0}, {"b", 1}}) {
+    SaveScalar(dir / name, name, {{"step", Value(int64_t{5})}, {"rank", Value(rank)}},
+               {{"author", "x"}});
+  }
   const Strings merge = {"merge", dir / "a", dir / "b", "-o", dir / "out", "--force", "--json"};
   const Outcome outcome = RunOk(merge);
   CHECK(Contains(outcome.err, "the shards differ in the attribute 'rank': the first one's"));
@@ -336,22 +330,12 @@ TEST_CASE("merge says which attributes differ; a damaged header costs the metada
 
 TEST_CASE("attributes in which shards differ are left out of metadata, as members are") {
   TempDir dir;
-  const auto save = [&](const std::string& path, const std::string& name, int64_t rank,
-                        const Value& odd) {
-    static const float data = 1;
-    const auto provider = MakeProvider([&](Description& d) {
-      TensorSource source;
-      source.data = &data;
-      source.dtype = kF32;
-      d.Tensor(Key(name), source);
-      d.Attribute("step", Value(int64_t{5}));
-      d.Attribute("rank", Value(rank));
-      d.Attribute("odd", odd);
-    });
-    REQUIRE(SaveFile(path, *provider).ok());
+  const auto attributes = [](int64_t rank, const Value& odd) {
+    return std::vector<std::pair<std::string, Value>>{
+        {"step", Value(int64_t{5})}, {"rank", Value(rank)}, {"odd", odd}};
   };
-  save(dir / "a", "a", 0, Value(int64_t{1}));
-  save(dir / "b", "b", 1, Value());
+  SaveScalar(dir / "a", "a", attributes(0, Value(int64_t{1})));
+  SaveScalar(dir / "b", "b", attributes(1, Value()));
   const std::string out = dir / "out.safetensors";
   const Outcome outcome = RunOk(
       {"merge", dir / "a", dir / "b", "-o", out, "--format", "safetensors", "--force", "--json"});

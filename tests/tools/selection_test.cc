@@ -22,10 +22,6 @@ using namespace dsckpt;
 
 namespace {
 
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 Outcome Run(Strings args, const Strings& more) {
   args.insert(args.end(), more.begin(), more.end());
   return RunTool(args);

@@ -13,10 +13,6 @@ using Strings = std::vector<std::string>;
 
 namespace {
 
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 void FlipBit(const std::string& path, uint64_t offset) {
   std::string bytes = ReadWholeFile(path);
   bytes[offset] = static_cast<char>(bytes[offset] ^ 1);
