@@ -86,6 +86,11 @@ struct PayloadView {
   std::span<const uint32_t> chunk_end, stored_chunk_end;
 };
 
+/// The bytes of a heap range (spec/format.md, section 10). REQUIRES: it lies in the heap.
+inline std::string_view HeapText(std::string_view heap, uint64_t range) {
+  return {heap.data() + static_cast<uint32_t>(range), range >> 32};
+}
+
 struct TreeView {
   std::span<const NodeRecord> nodes;
   std::string_view heap;

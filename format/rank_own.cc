@@ -59,9 +59,9 @@ Status CheckFlat(const Description::Data& description, const NameView& roots) {
 Status CheckTreeRoot(const TreeColumns& tree, const NameView& roots) {
   for (size_t i = 1; i < tree.nodes.size(); ++i) {
     const NodeRecord& node = tree.nodes[i];
-    const std::string_view key(tree.heap.data() + static_cast<uint32_t>(node.key),
-                               node.key_kind == Key::Kind::kString ? node.key >> 32 : 0);
-    if (key == kRanksKey && !roots.Find(kRanksKey)) return Reserved(key);
+    const bool reserved =
+        node.key_kind == Key::Kind::kString && HeapText(tree.heap, node.key) == kRanksKey;
+    if (reserved && !roots.Find(kRanksKey)) return Reserved(kRanksKey);
     const bool container = node.kind == NodeKind::kDict || node.kind == NodeKind::kList ||
                            node.kind == NodeKind::kTuple;
     if (container) i += node.payload;

@@ -125,8 +125,7 @@ std::optional<int64_t> RecordedStep(const IndexView& index) {
   // Node 0 is the dict; all others are its leaves.
   for (size_t i = 1; i < attributes.nodes.size(); ++i) {
     const NodeRecord& node = attributes.nodes[i];
-    const auto key = attributes.heap.substr(node.key & 0xFFFFFFFF, node.key >> 32);
-    if (key != "step") continue;
+    if (HeapText(attributes.heap, node.key) != "step") continue;
     if (node.kind != NodeKind::kInt) return std::nullopt;
     return static_cast<int64_t>(node.payload);
   }

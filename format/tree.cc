@@ -11,10 +11,6 @@ namespace {
 
 using format::NodeRecord;
 
-std::string_view HeapText(const TreeData& tree, uint64_t range) {
-  return {tree.view.heap.data() + static_cast<uint32_t>(range), range >> 32};
-}
-
 BigInt ReadBigInt(std::string_view bytes) {
   return {bytes[0] == 1, {bytes.begin() + 1, bytes.end()}};
 }
@@ -42,7 +38,7 @@ Key Node::key() const {
     case Key::Kind::kNone:
       return {};
     case Key::Kind::kString:
-      return Key(HeapText(*tree_, record.key));
+      return Key(format::HeapText(tree_->view.heap, record.key));
     case Key::Kind::kInt:
       return Key(std::bit_cast<int64_t>(record.key));
   }
@@ -66,15 +62,15 @@ Value Node::value() const {
     case NodeKind::kInt:
       return std::bit_cast<int64_t>(record.payload);
     case NodeKind::kBigInt:
-      return ReadBigInt(HeapText(*tree_, record.payload));
+      return ReadBigInt(format::HeapText(tree_->view.heap, record.payload));
     case NodeKind::kFloat:
       return std::bit_cast<double>(record.payload);
     case NodeKind::kComplex:
-      return ReadComplex(HeapText(*tree_, record.payload));
+      return ReadComplex(format::HeapText(tree_->view.heap, record.payload));
     case NodeKind::kString:
-      return std::string(HeapText(*tree_, record.payload));
+      return std::string(format::HeapText(tree_->view.heap, record.payload));
     case NodeKind::kBytes:
-      return ReadBytes(HeapText(*tree_, record.payload));
+      return ReadBytes(format::HeapText(tree_->view.heap, record.payload));
     default:
       return std::monostate();
   }

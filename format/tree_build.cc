@@ -11,10 +11,6 @@
 namespace dsckpt::format {
 namespace {
 
-std::string_view HeapText(const TreeColumns& tree, uint64_t range) {
-  return {tree.heap.data() + static_cast<uint32_t>(range), range >> 32};
-}
-
 template <typename T>
 std::string_view AsText(const T* data, size_t count) {
   return {reinterpret_cast<const char*>(data), count * sizeof(T)};
@@ -170,7 +166,7 @@ Status SetTag(TreeColumns& tree, std::string_view tag, NodeRecord& node) {
 Key KeyOf(const TreeColumns& tree, const NodeRecord& node) {
   switch (node.key_kind) {
     case Key::Kind::kString:
-      return Key(HeapText(tree, node.key));
+      return Key(HeapText(tree.heap, node.key));
     case Key::Kind::kInt:
       return Key(std::bit_cast<int64_t>(node.key));
     case Key::Kind::kNone:

@@ -139,7 +139,7 @@ class TreeCheck {
         return CheckRange(i, "payload", node.payload);
       case NodeKind::kBigInt:
         DSCKPT_RETURN_IF_ERROR(CheckRange(i, "payload", node.payload));
-        return CheckBigInt(i, tree_.heap.substr(node.payload & 0xFFFFFFFF, length));
+        return CheckBigInt(i, HeapText(tree_.heap, node.payload));
       case NodeKind::kTensor:
         return CheckOrdinal(i, node, items_ ? items_->tensor_names.size() : 0);
       case NodeKind::kAlias:

@@ -191,9 +191,8 @@ class Restorer {
 
 std::string_view reader::AttributeName(const Description::Data& description, uint32_t position) {
   // The root, then one leaf an attribute.
-  const uint64_t range = description.attributes.nodes[position + 1].key;
-  return std::string_view(description.attributes.heap)
-      .substr(static_cast<uint32_t>(range), range >> 32);
+  const format::TreeColumns& attributes = description.attributes;
+  return format::HeapText(attributes.heap, attributes.nodes[position + 1].key);
 }
 
 Status File::Restore(const StateProvider& provider, const RestoreOptions& options) const {

@@ -50,7 +50,7 @@ class TreeWalk {
   Key KeyOf(uint32_t node) const {
     const format::NodeRecord& record = tree_.nodes[node];
     if (record.key_kind == Key::Kind::kString) {
-      return Key(tree_.heap.substr(static_cast<uint32_t>(record.key), record.key >> 32));
+      return Key(format::HeapText(tree_.heap, record.key));
     }
     return Key(static_cast<int64_t>(record.key));
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -46,10 +47,7 @@ class Extent:
     @property
     def element(self) -> int:
         """Bytes of an element."""
-        count = 1
-        for size in self.target.found.shape:
-            count *= size
-        return self.nbytes // count
+        return self.nbytes // math.prod(self.target.found.shape)
 
 
 def lines(extents: Sequence[Extent]) -> list[str]:

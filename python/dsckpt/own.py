@@ -130,15 +130,18 @@ def took_unshared(
 def took_another(rank: int, names: Sequence[str], file: str) -> None:
     """Warns that a rank loads the state of rank 0 with what is rank 0's own."""
     if names:
-        more = f" and {len(names) - 20} more" if len(names) > 20 else ""
         warnings.warn(
-            f"this is rank {rank}, and loads rank 0's own of {file}: {', '.join(names[:20])}{more}"
-            f". Give Checkpoint.load({rank}), or a rank on purpose",
+            f"this is rank {rank}, and loads rank 0's own of {file}: {_first(names)}. Give "
+            f"Checkpoint.load({rank}), or a rank on purpose",
             RuntimeWarning,
             stacklevel=4,
         )
 
 
 def _list(paths: Sequence[Sequence[Any]]) -> str:
-    shown = ", ".join(place(path) for path in paths[:20])
-    return shown + (f" and {len(paths) - 20} more" if len(paths) > 20 else "")
+    return _first([place(path) for path in paths])
+
+
+def _first(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:20])
+    return shown + (f" and {len(names) - 20} more" if len(names) > 20 else "")
