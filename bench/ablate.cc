@@ -159,11 +159,11 @@ dsckpt::Result<Results> AblateHost(const Options& options) {
   DSCKPT_ASSIGN_OR_RETURN(const Buffer object, Buffer::Allocate(object_bytes, false));
 
   State all = StateOf(tensors, buffer.bytes());
-  all.Object("object", Behind(object_bytes));
+  all.AddObject("object", Behind(object_bytes));
   State at_save = StateOf(tensors, buffer.bytes(), Capture::kAtSave);
-  at_save.Object("object", Behind(object_bytes));
+  at_save.AddObject("object", Behind(object_bytes));
   State objects_first = StateOf(tensors, buffer.bytes());
-  objects_first.AtSave("object", object.bytes().data(), object_bytes);
+  objects_first.AddBytes("object", object.bytes().data(), object_bytes);
 
   const EngineOptions engine = {.pool_bytes = options.pool_bytes};
   std::vector<Way> ways;

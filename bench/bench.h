@@ -41,8 +41,8 @@ dsckpt::Result<Results> RunSave(const Options& options);
 dsckpt::Result<Results> RunLoad(const Options& options);
 /// Cold verify, against the slower of a bare read loop and bare XXH3 on as many threads.
 dsckpt::Result<Results> RunVerify(const Options& options);
-/// `dsckpt merge` of eight shards, each with rows of every tensor, under a memory limit, against the
-/// faster of two bare copies: a ring with O_DIRECT, and copy_file_range. Sources cold.
+/// `dsckpt merge` of eight shards, each with rows of every tensor, under a memory limit, against
+/// the faster of two bare copies: a ring with O_DIRECT, and copy_file_range. Sources cold.
 dsckpt::Result<Results> RunMerge(const Options& options);
 /// Warm open of a file with many tensors.
 dsckpt::Result<Results> RunOpen(const Options& options);

@@ -10,8 +10,8 @@ State StateOf(const std::vector<Placed>& tensors, const GpuBuffer& buffer, Strea
               Capture capture) {
   State state;
   for (const Placed& t : tensors) {
-    state.Device(t.name, buffer.data() + t.offset, t.dtype, {t.elements}, stream,
-                 {.capture = capture, .device = 0});
+    state.AddDeviceTensor(t.name, buffer.data() + t.offset, t.dtype, {t.elements}, stream,
+                          {.capture = capture, .device = 0});
   }
   return state;
 }

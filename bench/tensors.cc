@@ -90,7 +90,7 @@ uint64_t PayloadBytes(const std::vector<Placed>& tensors) {
 State StateOf(const std::vector<Placed>& tensors, std::span<std::byte> buffer, Capture capture) {
   State state;
   for (const Placed& t : tensors) {
-    state.Host(t.name, buffer.data() + t.offset, t.dtype, {t.elements}, {.capture = capture});
+    state.AddTensor(t.name, buffer.data() + t.offset, t.dtype, {t.elements}, {.capture = capture});
   }
   return state;
 }

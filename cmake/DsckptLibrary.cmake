@@ -1,7 +1,13 @@
 # dsckpt::dsckpt, the library that programs link, and its installation.
 
-add_library(dsckpt $<TARGET_OBJECTS:dsckpt_format> $<TARGET_OBJECTS:dsckpt_io> $<TARGET_OBJECTS:dsckpt_run>
-            $<TARGET_OBJECTS:dsckpt_writer> $<TARGET_OBJECTS:dsckpt_reader> $<$<BOOL:${DSCKPT_WITH_CUDA}>:$<TARGET_OBJECTS:dsckpt_kernels>>)
+set(objects)
+foreach(layer base format io state run writer reader c)
+  list(APPEND objects $<TARGET_OBJECTS:dsckpt_${layer}>)
+endforeach()
+if(DSCKPT_WITH_CUDA)
+  list(APPEND objects $<TARGET_OBJECTS:dsckpt_kernels>)
+endif()
+add_library(dsckpt ${objects})
 add_library(dsckpt::dsckpt ALIAS dsckpt)
 target_compile_features(dsckpt PUBLIC cxx_std_20)
 target_include_directories(dsckpt PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>

@@ -32,9 +32,9 @@ if(DSCKPT_SANITIZE)
   endif()
 endif()
 
-# One layer of the library: dsckpt_layer(format third_party...) compiles *.cc here into dsckpt_<name>.
+# One layer of the library: dsckpt_layer(format third_party...) compiles format/**/*.cc into dsckpt_format.
 function(dsckpt_layer name)
-  file(GLOB sources CONFIGURE_DEPENDS *.cc)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cc)
   add_library(dsckpt_${name} OBJECT ${sources})
   set_target_properties(dsckpt_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(dsckpt_${name} PRIVATE dsckpt_options ${ARGN})

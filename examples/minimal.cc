@@ -9,8 +9,8 @@ int main() {
   std::vector<float> weights(1 << 20, 0.5f);
   int64_t step = 7;
   dsckpt::State state;
-  state.Host<float>("model/weights", weights);
-  state.Attribute("step", &step);
+  state.AddTensor<float>("model/weights", weights);
+  state.AddAttribute("step", &step);
 
   auto engine = dsckpt::Engine::Create().value();
   auto save = engine->Save("model.dsckpt", state).value();  // returns at once

@@ -39,13 +39,13 @@ dsckpt::Status Train(const std::string& run, int rank, int ranks) {
   const dsckpt::Piece piece{.logical_name = "weight", .logical_shape = shape, .box = box};
   int64_t step = 0;
   dsckpt::State state;
-  state.Host("weight", weight.data(), dsckpt::kF32, {rows, kColumns},
-             {.pieces = std::span(&piece, 1)});
-  state.Attribute("step", &step);
+  state.AddTensor("weight", weight.data(), dsckpt::kF32, {rows, kColumns},
+                  {.pieces = std::span(&piece, 1)});
+  state.AddAttribute("step", &step);
 
   // What this rank has for itself: after n draws its generator is at its rank plus n times 1000.
   int64_t generator = rank;
-  state.AtSave("generator", &generator, sizeof generator);
+  state.AddBytes("generator", &generator, sizeof generator);
   state.RankOwn("generator", static_cast<uint32_t>(rank));
 
   DSCKPT_ASSIGN_OR_RETURN(const auto directory, dsckpt::RunDirectory::Open(run));

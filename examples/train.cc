@@ -27,14 +27,14 @@ dsckpt::State StateOf(CharModel& model, int64_t* step, double* loss) {
   dsckpt::State state;
   for (CharModel::Param& p : model.params) {
     // Only Update() changes these: they are captured behind the computation.
-    state.Host("params/" + p.name, p.value.data(), dsckpt::kF32, {p.rows, p.columns});
-    state.Host("adam/m/" + p.name, p.m.data(), dsckpt::kF32, {p.rows, p.columns});
-    state.Host("adam/v/" + p.name, p.v2.data(), dsckpt::kF32, {p.rows, p.columns});
+    state.AddTensor("params/" + p.name, p.value.data(), dsckpt::kF32, {p.rows, p.columns});
+    state.AddTensor("adam/m/" + p.name, p.m.data(), dsckpt::kF32, {p.rows, p.columns});
+    state.AddTensor("adam/v/" + p.name, p.v2.data(), dsckpt::kF32, {p.rows, p.columns});
   }
   // Drawing a batch changes this one: it is copied inside Save().
-  state.AtSave("rng", &model.rng, sizeof model.rng);
-  state.Attribute("step", step);
-  state.Attribute("loss", loss);
+  state.AddBytes("rng", &model.rng, sizeof model.rng);
+  state.AddAttribute("step", step);
+  state.AddAttribute("loss", loss);
   return state;
 }
 

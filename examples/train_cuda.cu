@@ -110,10 +110,10 @@ bool Train(Model& model, cudaStream_t stream, uint64_t pool_bytes, const std::st
   if (Failed(engine.status(), "create the engine")) return false;
   int64_t step = 0;
   dsckpt::State state;  // The same object saves and restores.
-  state.Device("params", model.p, dsckpt::kF32, {kParameters}, stream);
-  state.Device("adam/m", model.m, dsckpt::kF32, {kParameters}, stream);
-  state.Device("adam/v", model.v, dsckpt::kF32, {kParameters}, stream);
-  state.Attribute("step", &step);
+  state.AddDeviceTensor("params", model.p, dsckpt::kF32, {kParameters}, stream);
+  state.AddDeviceTensor("adam/m", model.m, dsckpt::kF32, {kParameters}, stream);
+  state.AddDeviceTensor("adam/v", model.v, dsckpt::kF32, {kParameters}, stream);
+  state.AddAttribute("step", &step);
 
   Initialize<<<kBlocks, kThreads, 0, stream>>>(model.p, model.m, model.v, kParameters);
   for (step = 1; step <= kSteps; ++step) {

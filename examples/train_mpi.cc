@@ -35,9 +35,9 @@ dsckpt::Status Train(const std::string& run) {
   const dsckpt::Piece piece{.logical_name = "weight", .logical_shape = shape, .box = box};
   int64_t step = 0;
   dsckpt::State state;
-  state.Host("weight", weight.data(), dsckpt::kF32, {rows, kColumns},
-             {.pieces = std::span(&piece, 1)});
-  state.Attribute("step", &step);
+  state.AddTensor("weight", weight.data(), dsckpt::kF32, {rows, kColumns},
+                  {.pieces = std::span(&piece, 1)});
+  state.AddAttribute("step", &step);
 
   for (step = 1; step <= 3; ++step) {
     DSCKPT_RETURN_IF_ERROR(engine->Fence());

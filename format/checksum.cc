@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "format/little_endian.h"
+#include "base/little_endian.h"
 
 namespace dsckpt::format {
 namespace {

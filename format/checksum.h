@@ -1,6 +1,8 @@
 #ifndef DSCKPT_FORMAT_CHECKSUM_H_
 #define DSCKPT_FORMAT_CHECKSUM_H_
 
+// XXH3 of chunks, digests of items.
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/little_endian.h"
 #include "dsckpt/limits.h"
-#include "format/little_endian.h"
 
 namespace dsckpt {
 

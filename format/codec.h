@@ -1,6 +1,8 @@
 #ifndef DSCKPT_FORMAT_CODEC_H_
 #define DSCKPT_FORMAT_CODEC_H_
 
+// Chunks to zstd frames and back, byte planes.
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>

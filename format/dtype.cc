@@ -1,3 +1,5 @@
+// The dtype table, overflow-safe sizes.
+
 #include "dsckpt/dtype.h"
 
 #include <array>

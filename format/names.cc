@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "dsckpt/limits.h"
-#include "format/header.h"
+#include "format/header/header.h"
 
 namespace dsckpt::format {
 namespace {

@@ -1,6 +1,8 @@
 #ifndef DSCKPT_FORMAT_NAMES_H_
 #define DSCKPT_FORMAT_NAMES_H_
 
+// Legal names, path segments, printing.
+
 #include <string>
 #include <string_view>
 #include <vector>

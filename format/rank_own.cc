@@ -3,8 +3,7 @@
 #include <charconv>
 #include <vector>
 
-#include "format/catalog_items.h"
-#include "format/column_check.h"
+#include "format/columns/check.h"
 #include "format/names.h"
 
 namespace dsckpt::format {
@@ -29,46 +28,6 @@ class Ancestors {
   std::vector<std::string_view> open_;
 };
 
-Status Reserved(std::string_view name) {
-  return Status(StatusCode::kAlreadyExists,
-                "'" + Printable(name) + "' stands where what is declared to be a rank's own goes " +
-                    "when the states of all ranks come together: rename it");
-}
-
-// Names without a tree are the caller's: nothing keeps them apart.
-Status CheckFlat(const Description::Data& description, const NameView& roots) {
-  uint64_t below = 0;
-  for (const NameColumns* names : {&description.tensor_names, &description.object_names}) {
-    for (uint32_t i = 0; i < names->size(); ++i) {
-      const std::string_view name = (*names)[i];
-      if (IsRankOwn(roots, name)) {
-        ++below;
-      } else if (IsBelowRanks(name)) {
-        return Reserved(name);
-      }
-    }
-  }
-  if (below == description.rank_own_items) return {};
-  std::string others;
-  if (roots.size() > 1) others = " or another of " + std::to_string(roots.size());
-  return Status(StatusCode::kInvalidArgument,
-                "the names of what is a rank's own are the beginnings of others that are not: '" +
-                    Printable(roots[0]) + "'" + others);
-}
-
-Status CheckTreeRoot(const TreeColumns& tree, const NameView& roots) {
-  for (size_t i = 1; i < tree.nodes.size(); ++i) {
-    const NodeRecord& node = tree.nodes[i];
-    const bool reserved =
-        node.key_kind == Key::Kind::kString && HeapText(tree.heap, node.key) == kRanksKey;
-    if (reserved && !roots.Find(kRanksKey)) return Reserved(kRanksKey);
-    const bool container = node.kind == NodeKind::kDict || node.kind == NodeKind::kList ||
-                           node.kind == NodeKind::kTuple;
-    if (container) i += node.payload;
-  }
-  return {};
-}
-
 }  // namespace
 
 std::optional<uint32_t> FindRoot(const NameView& roots, std::string_view name) {
@@ -92,15 +51,6 @@ NameColumns SortedRoots(const NameColumns& described) {
     last = name;
   }
   return roots;
-}
-
-Result<NameColumns> RankOwnRoots(const Description::Data& description) {
-  NameColumns sorted = SortedRoots(description.rank_own_names);
-  if (sorted.size() == 0) return sorted;
-  const NameView roots{sorted.bytes, sorted.ends};
-  DSCKPT_RETURN_IF_ERROR(description.flat ? CheckFlat(description, roots)
-                                          : CheckTreeRoot(description.tree, roots));
-  return sorted;
 }
 
 Status CheckRankOwn(const NameView& roots) {

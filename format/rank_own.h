@@ -8,8 +8,7 @@
 
 #include "dsckpt/piece.h"
 #include "dsckpt/status.h"
-#include "format/description.h"
-#include "format/names_column.h"
+#include "format/columns/names.h"
 
 // Subtrees that belong to one rank (spec/format.md, "What belongs to a rank").
 
@@ -24,11 +23,6 @@ inline bool IsRankOwn(const NameView& roots, std::string_view name) {
 
 /// The roots as a shard stores them: ascending, each once, without those below another.
 NameColumns SortedRoots(const NameColumns& described);
-
-/// Those of a description. Refuses names of what ranks share that a rank's own would meet:
-/// kInvalidArgument below its roots (names without a tree), kAlreadyExists where the states of all
-/// ranks together keep it, at "ranks".
-Result<NameColumns> RankOwnRoots(const Description::Data& description);
 
 /// Legal names, strictly ascending, none below another. kCorrupt. Linear in the bytes of the names.
 Status CheckRankOwn(const NameView& roots);

@@ -1,6 +1,6 @@
 // Parses a safetensors header: that of a file, or the input itself.
 
-#include "format/header.h"
+#include "format/header/header.h"
 
 #include <cstring>
 #include <string_view>

@@ -1,11 +1,11 @@
 // Parses an index: the one inside a shard, or the input itself.
 
-#include "format/index.h"
+#include "format/index/index.h"
 
 #include <cstring>
 #include <vector>
 
-#include "format/footer.h"
+#include "format/footer/footer.h"
 #include "fuzz/input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -9,7 +9,7 @@
 
 #include "dsckpt/limits.h"
 #include "format/checksum.h"
-#include "format/footer.h"
+#include "format/footer/footer.h"
 
 /// Makes the checksums of a mutated shard right again, so that a fuzzer reaches what lies behind
 /// them. Does nothing to input that does not end in a footer with a plausible index range.

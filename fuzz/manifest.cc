@@ -1,6 +1,6 @@
 // Parses a manifest, its checksum made right first, and merges it with itself.
 
-#include "format/manifest.h"
+#include "format/manifest/manifest.h"
 
 #include <cstring>
 #include <string>

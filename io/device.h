@@ -1,6 +1,8 @@
 #ifndef DSCKPT_IO_DEVICE_H_
 #define DSCKPT_IO_DEVICE_H_
 
+// The table behind which device runtimes stand.
+
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -1,6 +1,8 @@
 #ifndef DSCKPT_IO_DEVICE_CUDA_H_
 #define DSCKPT_IO_DEVICE_CUDA_H_
 
+// The CUDA runtime in that table.
+
 #include <cstdint>
 
 #include "io/device.h"

@@ -1,3 +1,5 @@
+// One kernel: many small pieces to the host.
+
 #include <cuda_runtime.h>
 
 #include "io/device_cuda.h"

@@ -1,6 +1,8 @@
 #ifndef DSCKPT_IO_ERROR_H_
 #define DSCKPT_IO_ERROR_H_
 
+// Errno to Status.
+
 #include <functional>
 #include <string>
 #include <string_view>

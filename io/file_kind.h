@@ -1,6 +1,8 @@
 #ifndef DSCKPT_IO_FILE_KIND_H_
 #define DSCKPT_IO_FILE_KIND_H_
 
+// "a directory", for messages.
+
 #include <sys/stat.h>
 
 namespace dsckpt::io {

@@ -1,6 +1,8 @@
 #ifndef DSCKPT_IO_INPUT_FILE_H_
 #define DSCKPT_IO_INPUT_FILE_H_
 
+// Reading files and Sources, mapping.
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -8,7 +10,7 @@
 #include <span>
 #include <string>
 
-#include "dsckpt/file.h"
+#include "dsckpt/source.h"
 #include "dsckpt/status.h"
 #include "io/error.h"
 

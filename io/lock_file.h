@@ -1,6 +1,8 @@
 #ifndef DSCKPT_IO_LOCK_FILE_H_
 #define DSCKPT_IO_LOCK_FILE_H_
 
+// One holder at a time, on all machines.
+
 #include <sys/types.h>
 
 #include <chrono>

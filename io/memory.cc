@@ -1,3 +1,5 @@
+// Pre-touched anonymous memory, huge pages.
+
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,6 +1,8 @@
 #ifndef DSCKPT_IO_OUTPUT_FILE_H_
 #define DSCKPT_IO_OUTPUT_FILE_H_
 
+// A file that appears whole or not at all.
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>

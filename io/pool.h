@@ -1,6 +1,8 @@
 #ifndef DSCKPT_IO_POOL_H_
 #define DSCKPT_IO_POOL_H_
 
+// Windows, handed out under quotas.
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>

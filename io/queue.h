@@ -1,6 +1,8 @@
 #ifndef DSCKPT_IO_QUEUE_H_
 #define DSCKPT_IO_QUEUE_H_
 
+// Asynchronous positioned I/O.
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>

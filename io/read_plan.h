@@ -1,6 +1,8 @@
 #ifndef DSCKPT_IO_READ_PLAN_H_
 #define DSCKPT_IO_READ_PLAN_H_
 
+// Gathering neighbouring spans into reads.
+
 #include <cstddef>
 #include <cstdint>
 #include <span>

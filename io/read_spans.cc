@@ -1,3 +1,5 @@
+// Bulk reads: page cache where resident, direct where not.
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,3 +1,5 @@
+// The queue on io_uring.
+
 #include "io/transfer.h"
 
 #if DSCKPT_WITH_URING

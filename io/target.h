@@ -1,6 +1,8 @@
 #ifndef DSCKPT_IO_TARGET_H_
 #define DSCKPT_IO_TARGET_H_
 
+// Where a new file is to appear: links, modes, its lock.
+
 #include <sys/types.h>
 
 #include <memory>

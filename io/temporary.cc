@@ -1,3 +1,5 @@
+// Temporary files: creation, clearing of orphans.
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -11,8 +13,8 @@
 #include <string>
 #include <utility>
 
+#include "base/hex.h"
 #include "dsckpt/limits.h"
-#include "io/hex.h"
 #include "io/syscalls.h"
 #include "io/target.h"
 

@@ -1,3 +1,5 @@
+// The queue on threads.
+
 #include <algorithm>
 #include <cerrno>
 #include <mutex>

@@ -1,6 +1,8 @@
 #ifndef DSCKPT_IO_TRANSFER_H_
 #define DSCKPT_IO_TRANSFER_H_
 
+// What both queues share.
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>

@@ -1,6 +1,8 @@
 #ifndef DSCKPT_IO_WORKERS_H_
 #define DSCKPT_IO_WORKERS_H_
 
+// A pool of threads.
+
 #include <functional>
 #include <memory>
 #include <thread>

@@ -1,3 +1,5 @@
+// A coordinator on point-to-point messages.
+
 #include <algorithm>
 #include <climits>
 #include <cstring>

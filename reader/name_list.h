@@ -1,6 +1,8 @@
 #ifndef DSCKPT_READER_NAME_LIST_H_
 #define DSCKPT_READER_NAME_LIST_H_
 
+// Names for an error message.
+
 #include <cstddef>
 #include <string>
 #include <string_view>

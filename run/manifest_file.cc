@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-#include "format/manifest_trailer.h"
+#include "format/manifest/trailer.h"
 #include "io/directory.h"
 #include "io/input_file.h"
 #include "run/run_layout.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "dsckpt/status.h"
-#include "format/manifest.h"
+#include "format/manifest/manifest.h"
 
 // What readers and writers look at in a run directory, in one way.
 

@@ -1,3 +1,5 @@
+// A directory of files that appears whole or not at all.
+
 #include "dsckpt/output_directory.h"
 
 #include <unistd.h>

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <utility>
 
-#include "format/manifest.h"
+#include "format/manifest/manifest.h"
 #include "format/names.h"
 
 namespace dsckpt {

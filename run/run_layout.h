@@ -1,6 +1,8 @@
 #ifndef DSCKPT_RUN_RUN_LAYOUT_H_
 #define DSCKPT_RUN_RUN_LAYOUT_H_
 
+// Every name in it: made, parsed, refused.
+
 #include <optional>
 #include <string>
 #include <string_view>

@@ -1,6 +1,8 @@
 #ifndef DSCKPT_TOOLS_CAST_H_
 #define DSCKPT_TOOLS_CAST_H_
 
+// Floating-point dtypes into each other.
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>

@@ -1,10 +1,12 @@
 #ifndef DSCKPT_TOOLS_COMMANDS_H_
 #define DSCKPT_TOOLS_COMMANDS_H_
 
+// The commands.
+
 #include <functional>
 
-#include "tools/command_line.h"
-#include "tools/console.h"
+#include "tools/terminal/command_line.h"
+#include "tools/terminal/console.h"
 
 namespace dsckpt::tools {
 

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "tools/console.h"
 #include "tools/merge_output.h"
 #include "tools/merge_plan.h"
 #include "tools/save.h"
-#include "tools/selection.h"
+#include "tools/select/selection.h"
+#include "tools/terminal/console.h"
 
 // What import, export and merge do, for `convert`, which picks among them. All report to the
 // console and return the exit code.

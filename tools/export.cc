@@ -16,16 +16,16 @@
 #include "tools/cast.h"
 #include "tools/commands.h"
 #include "tools/conversions.h"
-#include "tools/format.h"
-#include "tools/interrupt.h"
 #include "tools/items.h"
-#include "tools/json.h"
 #include "tools/metadata.h"
 #include "tools/operand.h"
-#include "tools/progress.h"
 #include "tools/save.h"
 #include "tools/spill.h"
-#include "tools/text.h"
+#include "tools/terminal/format.h"
+#include "tools/terminal/interrupt.h"
+#include "tools/terminal/json.h"
+#include "tools/terminal/progress.h"
+#include "tools/terminal/text.h"
 
 namespace dsckpt::tools {
 namespace {

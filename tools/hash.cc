@@ -10,15 +10,15 @@
 #include <utility>
 #include <vector>
 
+#include "tools/checkpoint_health.h"
 #include "tools/commands.h"
-#include "tools/format.h"
 #include "tools/items.h"
-#include "tools/json.h"
 #include "tools/metadata.h"
 #include "tools/operand.h"
-#include "tools/progress.h"
-#include "tools/survey.h"
-#include "tools/text.h"
+#include "tools/terminal/format.h"
+#include "tools/terminal/json.h"
+#include "tools/terminal/progress.h"
+#include "tools/terminal/text.h"
 
 namespace dsckpt::tools {
 namespace {

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <utility>
 
-#include "tools/console.h"
-#include "tools/format.h"
-#include "tools/json.h"
-#include "tools/table.h"
-#include "tools/text.h"
+#include "tools/terminal/console.h"
+#include "tools/terminal/format.h"
+#include "tools/terminal/json.h"
+#include "tools/terminal/table.h"
+#include "tools/terminal/text.h"
 
 namespace dsckpt::tools {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "dsckpt/file.h"
-#include "tools/selection.h"
+#include "tools/select/selection.h"
 
 // The items of an open file as listings show them.
 

@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "dsckpt/checkpoint.h"
+#include "tools/checkpoint_health.h"
 #include "tools/commands.h"
-#include "tools/format.h"
-#include "tools/inspect.h"
-#include "tools/json.h"
+#include "tools/inspect/inspect.h"
 #include "tools/operand.h"
-#include "tools/survey.h"
-#include "tools/table.h"
-#include "tools/text.h"
+#include "tools/terminal/format.h"
+#include "tools/terminal/json.h"
+#include "tools/terminal/table.h"
+#include "tools/terminal/text.h"
 
 namespace dsckpt::tools {
 namespace {
@@ -57,8 +57,8 @@ void ListJson(Console& console, const RunDirectory& run) {
     json.End();
   }
   json.End();
-  json.Key("strays").BeginArray(JsonWriter::Layout::kLines);
-  for (const auto& [name, why] : run.strays()) {
+  json.Key("ignored_entries").BeginArray(JsonWriter::Layout::kLines);
+  for (const auto& [name, why] : run.ignored_entries()) {
     json.BeginObject();
     json.Key("name").String(name);
     json.Key("why").Sentence(why);
@@ -87,7 +87,7 @@ void ListText(Console& console, const RunDirectory& run) {
                                                           : ""};
                });
   }
-  for (const auto& [name, why] : run.strays()) {
+  for (const auto& [name, why] : run.ignored_entries()) {
     console.Print("{}: not counted: {}\n", Printable(name), SafeText(why));
   }
 }
@@ -139,7 +139,8 @@ Command AddList(Program& program) {
       "--json, schema dsckpt.run/1: path; latest, a name or null; checkpoints, each with name,\n"
       "step and step_source (manifest, attribute, metadata or name; null where nobody knows\n"
       "it), serial (which save it was; 0: unknown), parent (the serial of the save that it went\n"
-      "on from; 0: of none, or unknown), abandoned, shards and bytes; strays, each with name\n"
+      "on from; 0: of none, or unknown), abandoned, shards and bytes; ignored_entries, each with "
+      "name\n"
       "and why.\n"
       "Exit code: 0 there are some; 1 there is none; 2 could not look.");
   return {line, [path](Console& console) {

@@ -16,8 +16,8 @@
 
 #include "dsckpt/version.h"
 #include "tools/commands.h"
-#include "tools/console.h"
-#include "tools/text.h"
+#include "tools/terminal/console.h"
+#include "tools/terminal/text.h"
 
 namespace dsckpt::tools {
 namespace {

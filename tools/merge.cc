@@ -14,10 +14,7 @@
 #include "dsckpt/checkpoint.h"
 #include "tools/commands.h"
 #include "tools/conversions.h"
-#include "tools/format.h"
-#include "tools/interrupt.h"
 #include "tools/items.h"
-#include "tools/json.h"
 #include "tools/merge_output.h"
 #include "tools/merge_plan.h"
 #include "tools/merge_tree.h"
@@ -25,7 +22,10 @@
 #include "tools/operand.h"
 #include "tools/save.h"
 #include "tools/step.h"
-#include "tools/text.h"
+#include "tools/terminal/format.h"
+#include "tools/terminal/interrupt.h"
+#include "tools/terminal/json.h"
+#include "tools/terminal/text.h"
 #include "tools/value.h"
 
 namespace dsckpt::tools {

@@ -18,14 +18,14 @@
 #include "dsckpt/checkpoint_writer.h"
 #include "dsckpt/output_directory.h"
 #include "dsckpt/run_layout.h"
-#include "tools/format.h"
-#include "tools/interrupt.h"
-#include "tools/json.h"
+#include "tools/checkpoint_health.h"
 #include "tools/model_index.h"
-#include "tools/progress.h"
 #include "tools/save.h"
-#include "tools/survey.h"
-#include "tools/text.h"
+#include "tools/terminal/format.h"
+#include "tools/terminal/interrupt.h"
+#include "tools/terminal/json.h"
+#include "tools/terminal/progress.h"
+#include "tools/terminal/text.h"
 
 namespace dsckpt::tools {
 

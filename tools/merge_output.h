@@ -1,16 +1,18 @@
 #ifndef DSCKPT_TOOLS_MERGE_OUTPUT_H_
 #define DSCKPT_TOOLS_MERGE_OUTPUT_H_
 
+// Where merged files go.
+
 #include <atomic>
 #include <string>
 #include <vector>
 
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/engine.h"
-#include "tools/console.h"
 #include "tools/merge_plan.h"
 #include "tools/merge_tree.h"
 #include "tools/metadata.h"
+#include "tools/terminal/console.h"
 
 namespace dsckpt::tools {
 

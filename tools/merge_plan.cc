@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "tools/cast.h"
-#include "tools/interrupt.h"
+#include "tools/checkpoint_health.h"
 #include "tools/metadata.h"
-#include "tools/survey.h"
+#include "tools/terminal/interrupt.h"
 
 namespace dsckpt::tools {
 
@@ -285,7 +285,9 @@ void MergeProvider::DescribeAttributes(Description& description) const {
     for (const Node& attribute : *attributes) {
       const std::string name(attribute.key().text());
       // With something beside it the state is no single value any more.
-      if (name == "py.root" && tree_.has_ranks() && attribute.value() == Value(std::string("value"))) continue;
+      if (name == "py.root" && tree_.has_ranks() &&
+          attribute.value() == Value(std::string("value")))
+        continue;
       if (seen.insert(name).second) description.Attribute(name, attribute.value());
     }
   }

@@ -1,6 +1,8 @@
 #ifndef DSCKPT_TOOLS_MERGE_PLAN_H_
 #define DSCKPT_TOOLS_MERGE_PLAN_H_
 
+// What a merge writes, tensors assembled on demand.
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -12,7 +14,7 @@
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/provider.h"
 #include "tools/merge_tree.h"
-#include "tools/selection.h"
+#include "tools/select/selection.h"
 
 namespace dsckpt::tools {
 

@@ -1,6 +1,8 @@
 #ifndef DSCKPT_TOOLS_MERGE_TREE_H_
 #define DSCKPT_TOOLS_MERGE_TREE_H_
 
+// The state trees of all ranks in one.
+
 #include <compare>
 #include <cstdint>
 #include <functional>

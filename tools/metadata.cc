@@ -5,10 +5,10 @@
 #include <variant>
 
 #include "dsckpt/limits.h"
-#include "tools/console.h"
-#include "tools/format.h"
-#include "tools/json.h"
-#include "tools/text.h"
+#include "tools/terminal/console.h"
+#include "tools/terminal/format.h"
+#include "tools/terminal/json.h"
+#include "tools/terminal/text.h"
 #include "tools/value.h"
 
 namespace dsckpt::tools {

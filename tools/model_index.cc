@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "tools/format.h"
-#include "tools/survey.h"
-#include "tools/text.h"
+#include "tools/checkpoint_health.h"
+#include "tools/terminal/format.h"
+#include "tools/terminal/text.h"
 
 namespace dsckpt::tools {
 

@@ -4,10 +4,10 @@
 #include <string_view>
 #include <utility>
 
-#include "tools/console.h"
-#include "tools/format.h"
+#include "tools/checkpoint_health.h"
 #include "tools/model_index.h"
-#include "tools/survey.h"
+#include "tools/terminal/console.h"
+#include "tools/terminal/format.h"
 
 namespace dsckpt::tools {
 

@@ -11,11 +11,11 @@
 #include <thread>
 #include <utility>
 
-#include "tools/console.h"
-#include "tools/format.h"
-#include "tools/interrupt.h"
-#include "tools/progress.h"
-#include "tools/text.h"
+#include "tools/terminal/console.h"
+#include "tools/terminal/format.h"
+#include "tools/terminal/interrupt.h"
+#include "tools/terminal/progress.h"
+#include "tools/terminal/text.h"
 
 namespace dsckpt::tools {
 namespace {

@@ -7,7 +7,7 @@
 #include "dsckpt/engine.h"
 #include "dsckpt/provider.h"
 #include "dsckpt/status.h"
-#include "tools/command_line.h"
+#include "tools/terminal/command_line.h"
 
 // What commands with an output file have in common.
 

@@ -1,6 +1,8 @@
 #ifndef DSCKPT_TOOLS_SPILL_H_
 #define DSCKPT_TOOLS_SPILL_H_
 
+// Room for decoded tensors beyond memory.
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>

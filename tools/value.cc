@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
-#include "tools/format.h"
-#include "tools/text.h"
+#include "tools/terminal/format.h"
+#include "tools/terminal/text.h"
 
 namespace dsckpt::tools {
 namespace {

@@ -1,11 +1,13 @@
 #ifndef DSCKPT_TOOLS_VALUE_H_
 #define DSCKPT_TOOLS_VALUE_H_
 
+// Tree values as JSON and text.
+
 #include <string>
 
 #include "dsckpt/file.h"
 #include "dsckpt/tree.h"
-#include "tools/json.h"
+#include "tools/terminal/json.h"
 
 // Leaves, attributes and the state tree as JSON and as text.
 //

@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "tools/checkpoint_health.h"
 #include "tools/commands.h"
-#include "tools/format.h"
-#include "tools/json.h"
 #include "tools/model_index.h"
 #include "tools/operand.h"
-#include "tools/progress.h"
-#include "tools/survey.h"
-#include "tools/text.h"
+#include "tools/terminal/format.h"
+#include "tools/terminal/json.h"
+#include "tools/terminal/progress.h"
+#include "tools/terminal/text.h"
 
 namespace dsckpt::tools {
 namespace {
@@ -84,7 +84,8 @@ class PathList {
     const auto run = RunDirectory::Open(path);
     if (!run.ok()) return Fail(console, run.status());
     for (const RunEntry& entry : run->checkpoints()) Add(console, run->path() + "/" + entry.name);
-    for (const auto& [name, why] : run->strays()) AddStray(console, run->path() + "/" + name);
+    for (const auto& [name, why] : run->ignored_entries())
+      AddStray(console, run->path() + "/" + name);
     if (!run->checkpoints().empty()) return;
     // What a replacement that was stopped put aside is whole, and what others would read.
     if (const auto latest = run->Latest(kAtOnce); latest.ok()) {
@@ -116,15 +117,15 @@ class PathList {
   void AddCheckpoint(Console& console, const std::string& path) {
     const auto checkpoint = Checkpoint::Open(path, kAtOnce);
     if (!checkpoint.ok()) return Fail(console, checkpoint.status());
-    const Survey survey = MakeSurvey(*checkpoint);
-    for (const Survey::Shard& shard : survey.shards) {
+    const CheckpointHealth survey = MakeSurvey(*checkpoint);
+    for (const CheckpointHealth::Shard& shard : survey.shards) {
       if (shard.status.ok()) {
         files_.push_back(checkpoint->path() + "/" + std::string(shard.info.name));
       } else {
         Fail(console, shard.status);
       }
     }
-    for (const Survey::Gap& gap : survey.gaps) Fail(console, gap.status);
+    for (const CheckpointHealth::Gap& gap : survey.gaps) Fail(console, gap.status);
     for (uint32_t i = 0; i < checkpoint->tensor_count() && survey.complete; ++i) {
       if (const Status copies = checkpoint->CompareCopies(i); !copies.ok()) Fail(console, copies);
     }

@@ -184,8 +184,10 @@ class RunDirectory {
   /// Those whose step nobody knows come last.
   const std::vector<RunEntry>& checkpoints() const { return checkpoints_; }
   /// What else lies there, and why it does not count: incomplete attempts, files of others.
-  const std::vector<std::pair<std::string, std::string>>& strays() const { return strays_; }
-  /// Whether an entry in strays() is what a commit left behind, by its name.
+  const std::vector<std::pair<std::string, std::string>>& ignored_entries() const {
+    return ignored_entries_;
+  }
+  /// Whether an entry in ignored_entries() is what a commit left behind, by its name.
   static bool IsLeftOver(std::string_view name);
   /// The name in `latest`, or nothing. It may name what is not there any more.
   const std::optional<std::string>& latest_name() const { return latest_name_; }
@@ -198,7 +200,7 @@ class RunDirectory {
  private:
   std::string path_;
   std::vector<RunEntry> checkpoints_;
-  std::vector<std::pair<std::string, std::string>> strays_;
+  std::vector<std::pair<std::string, std::string>> ignored_entries_;
   std::optional<std::string> latest_name_;
 };
 

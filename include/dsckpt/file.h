@@ -17,20 +17,11 @@
 #include "dsckpt/encoding.h"
 #include "dsckpt/piece.h"
 #include "dsckpt/provider.h"
+#include "dsckpt/source.h"
 #include "dsckpt/status.h"
 #include "dsckpt/tree.h"
 
 namespace dsckpt {
-
-/// Random-access bytes that are no local file: object stores, archives, tests. Implementations must
-/// be thread-safe.
-class Source {
- public:
-  virtual ~Source() = default;
-  virtual uint64_t size() const = 0;
-  /// Fills all of `out` from `offset`, or fails.
-  virtual Status ReadAt(uint64_t offset, std::span<std::byte> out) const = 0;
-};
 
 struct OpenOptions {
   /// Map the payload. Off, or where the file system refuses: views read into memory of their own. A

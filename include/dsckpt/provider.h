@@ -147,7 +147,7 @@ class Description {
   void Fail(Status status);
   const Status& status() const;
 
-  struct Data;  // Internal; format/description.h.
+  struct Data;  // Internal; state/description.h.
   const Data& data() const { return *data_; }
   Data& data() { return *data_; }
 
@@ -168,7 +168,7 @@ class StateProvider {
 };
 
 /// Describes its parts one after another, in order. Holds references to them.
-std::unique_ptr<StateProvider> Group(std::vector<std::shared_ptr<const StateProvider>> parts);
+std::unique_ptr<StateProvider> Combine(std::vector<std::shared_ptr<const StateProvider>> parts);
 /// Puts `part` into a dict under `key`: names gain "key/" in front.
 std::unique_ptr<StateProvider> WithPrefix(std::string key,
                                           std::shared_ptr<const StateProvider> part);

@@ -13,8 +13,8 @@
 
 namespace dsckpt {
 
-/// How State::Host treats one tensor; the defaults fit parameters and optimizer state.
-struct HostOptions {
+/// How State::AddTensor() treats one tensor; the defaults fit parameters and optimizer state.
+struct TensorOptions {
   Capture capture = Capture::kUntilFence;
   Encoding encoding = Encoding::kRaw;
   /// In elements; empty: contiguous, row-major.
@@ -24,8 +24,8 @@ struct HostOptions {
   std::span<const Piece> pieces = {};
 };
 
-/// How State::Device treats one tensor.
-struct DeviceOptions {
+/// How State::AddDeviceTensor() treats one tensor.
+struct DeviceTensorOptions {
   Capture capture = Capture::kUntilFence;
   Encoding encoding = Encoding::kRaw;
   /// Ordinal of the tensor's device, or kDeviceOfPointer: asked for at each save.
@@ -51,47 +51,49 @@ class State final : public StateProvider {
 
   /// A tensor of host memory, captured lazily: it must not change between Save() and the next
   /// Engine::Fence().
-  void Host(std::string_view name, void* data, DType dtype, std::span<const int64_t> shape,
-            const HostOptions& options = {});
-  void Host(std::string_view name, void* data, DType dtype, std::initializer_list<int64_t> shape,
-            const HostOptions& options = {}) {
-    Host(name, data, dtype, std::span(shape.begin(), shape.size()), options);
+  void AddTensor(std::string_view name, void* data, DType dtype, std::span<const int64_t> shape,
+                 const TensorOptions& options = {});
+  void AddTensor(std::string_view name, void* data, DType dtype,
+                 std::initializer_list<int64_t> shape, const TensorOptions& options = {}) {
+    AddTensor(name, data, dtype, std::span(shape.begin(), shape.size()), options);
   }
   /// The same, read-only: it can be saved but not restored into.
-  void HostConst(std::string_view name, const void* data, DType dtype,
-                 std::span<const int64_t> shape, const HostOptions& options = {});
+  void AddConstTensor(std::string_view name, const void* data, DType dtype,
+                      std::span<const int64_t> shape, const TensorOptions& options = {});
   /// A tensor of device memory that `stream` writes; see TensorSource::stream. Captured lazily: it
   /// must not change between Save() and the next Engine::FenceOnStream() or Fence(). Restoring
   /// writes it after what `stream` holds.
-  void Device(std::string_view name, void* data, DType dtype, std::span<const int64_t> shape,
-              Stream stream, const DeviceOptions& options = {});
-  void Device(std::string_view name, void* data, DType dtype, std::initializer_list<int64_t> shape,
-              Stream stream, const DeviceOptions& options = {}) {
-    Device(name, data, dtype, std::span(shape.begin(), shape.size()), stream, options);
+  void AddDeviceTensor(std::string_view name, void* data, DType dtype,
+                       std::span<const int64_t> shape, Stream stream,
+                       const DeviceTensorOptions& options = {});
+  void AddDeviceTensor(std::string_view name, void* data, DType dtype,
+                       std::initializer_list<int64_t> shape, Stream stream,
+                       const DeviceTensorOptions& options = {}) {
+    AddDeviceTensor(name, data, dtype, std::span(shape.begin(), shape.size()), stream, options);
   }
   /// A flat tensor of a vector or array: dtype and shape {size} follow from it.
   template <typename T>
-  void Host(std::string_view name, std::span<T> elements, const HostOptions& options = {}) {
+  void AddTensor(std::string_view name, std::span<T> elements, const TensorOptions& options = {}) {
     static_assert(kDTypeOf<T> != DType{0},
                   "no dtype for this element type: give data, dtype and shape");
-    Host(name, elements.data(), kDTypeOf<T>, {static_cast<int64_t>(elements.size())}, options);
+    AddTensor(name, elements.data(), kDTypeOf<T>, {static_cast<int64_t>(elements.size())}, options);
   }
 
   /// `bytes` bytes copied inside Save(), as an object: RNG state, loss scalers, loader positions,
   /// any trivially copyable struct. Restoring needs the same size. In a job of several ranks
   /// declare what differs between them with RankOwn().
-  void AtSave(std::string_view name, void* data, uint64_t bytes);
+  void AddBytes(std::string_view name, void* data, uint64_t bytes);
   /// An object whose bytes a callback makes or takes; see ObjectSource.
-  void Object(std::string_view name, const ObjectSource& source);
+  void AddObject(std::string_view name, const ObjectSource& source);
 
   /// What is registered at `name` and below it, before or after this call, is `rank`'s own: see
   /// dsckpt::RankOwn(). A `name` at which nothing is registered is an error of the next Save().
   void RankOwn(std::string_view name, uint32_t rank);
 
   /// Attributes are read through the pointer inside Save() and written through it on restore.
-  void Attribute(std::string_view name, int64_t* value);
-  void Attribute(std::string_view name, double* value);
-  void Attribute(std::string_view name, std::string* value);
+  void AddAttribute(std::string_view name, int64_t* value);
+  void AddAttribute(std::string_view name, double* value);
+  void AddAttribute(std::string_view name, std::string* value);
 
   void Describe(Description& description) const override;
 

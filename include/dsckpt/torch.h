@@ -115,7 +115,7 @@ struct TorchOptions {
 
 /// Registers a tensor to be saved and restored: strided on the CPU, contiguous on a CUDA device.
 /// `state` shares its memory, which stays the registered one although `tensor` may get another
-/// later (set_data, resize_): register again then. `name` is a path, as for State::Host.
+/// later (set_data, resize_): register again then. `name` is a path, as for State::AddTensor().
 /// kInvalidArgument: undefined; kUnsupported: sparse, quantized, another device, ...
 inline Status AddTensor(State& state, std::string_view name, const at::Tensor& tensor,
                         const TorchOptions& options = {}) {
@@ -124,21 +124,21 @@ inline Status AddTensor(State& state, std::string_view name, const at::Tensor& t
   const auto owner = std::make_shared<c10::Storage>(tensor.storage());
   const std::span<const int64_t> shape(tensor.sizes().data(), tensor.sizes().size());
   if (tensor.is_cuda()) {
-    state.Device(name, tensor.data_ptr(), dtype, shape, options.stream,
-                 {.capture = options.capture,
-                  .encoding = options.encoding,
-                  .device = tensor.get_device(),
-                  .owner = owner,
-                  .pieces = options.pieces});
+    state.AddDeviceTensor(name, tensor.data_ptr(), dtype, shape, options.stream,
+                          {.capture = options.capture,
+                           .encoding = options.encoding,
+                           .device = tensor.get_device(),
+                           .owner = owner,
+                           .pieces = options.pieces});
     return {};
   }
   const std::span<const int64_t> strides(tensor.strides().data(), tensor.strides().size());
-  state.Host(name, tensor.data_ptr(), dtype, shape,
-             {.capture = options.capture,
-              .encoding = options.encoding,
-              .strides = tensor.is_contiguous() ? std::span<const int64_t>() : strides,
-              .owner = owner,
-              .pieces = options.pieces});
+  state.AddTensor(name, tensor.data_ptr(), dtype, shape,
+                  {.capture = options.capture,
+                   .encoding = options.encoding,
+                   .strides = tensor.is_contiguous() ? std::span<const int64_t>() : strides,
+                   .owner = owner,
+                   .pieces = options.pieces});
   return {};
 }
 

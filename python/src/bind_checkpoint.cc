@@ -151,7 +151,7 @@ void BindCheckpoint(nb::module_& module) {
       .def_prop_ro("path", [](const RunDirectory& self) { return FsPath{self.path()}; })
       .def_prop_ro("latest_name", &RunDirectory::latest_name)
       .def("checkpoints", &Entries)
-      .def("strays", &RunDirectory::strays)
+      .def("ignored_entries", &RunDirectory::ignored_entries)
       .def("latest",
            [](const RunDirectory& self) {
              return Unwrap(WithoutGil([&] { return self.Latest(); }));

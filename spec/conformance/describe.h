@@ -5,7 +5,7 @@
 
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/file.h"
-#include "format/manifest.h"
+#include "format/manifest/manifest.h"
 
 namespace dsckpt::conformance {
 

@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "format/header.h"
+#include "format/header/header.h"
 #include "spec/conformance/patch.h"
 #include "spec/conformance/vectors.h"
 

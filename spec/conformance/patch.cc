@@ -4,10 +4,10 @@
 #include <span>
 
 #include "format/checksum.h"
-#include "format/header.h"
-#include "format/index.h"
+#include "format/header/header.h"
+#include "format/index/index.h"
 #include "format/layout.h"
-#include "format/manifest_trailer.h"
+#include "format/manifest/trailer.h"
 #include "index_generated.h"
 #include "manifest_generated.h"
 

@@ -4,9 +4,9 @@
 #include <functional>
 #include <string>
 
-#include "format/columns.h"
-#include "format/footer.h"
-#include "format/manifest.h"
+#include "format/columns/columns.h"
+#include "format/footer/footer.h"
+#include "format/manifest/manifest.h"
 
 // Changing one thing in a shard and making the rest agree again, so that only one rule is broken.
 

@@ -1,4 +1,4 @@
-#include "tests/mutants.h"
+#include "tests/support/mutants.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,8 +11,8 @@
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/verify.h"
 #include "spec/conformance/patch.h"
-#include "tests/catch.h"
-#include "tests/temp_dir.h"
+#include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 
 // Files with one thing of their index or manifest changed and all sums repaired, opened and read as
 // files: refused, found by verification, or of the values that they had. The tests tagged [.slow]

@@ -7,11 +7,11 @@
 #include "dsckpt/file.h"
 #include "dsckpt/verify.h"
 #include "format/checksum.h"
-#include "format/manifest.h"
+#include "format/manifest/manifest.h"
 #include "spec/conformance/describe.h"
 #include "spec/conformance/vectors.h"
-#include "tests/catch.h"
-#include "tests/temp_dir.h"
+#include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 
 // Replays spec/conformance: every valid file opens, says what its JSON says, and reads; every
 // invalid one is refused as its JSON says.

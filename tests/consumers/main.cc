@@ -8,7 +8,7 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   std::vector<float> weights = {1, 2, 3};
   dsckpt::State state;
-  state.Host("weights", std::span(weights));
+  state.AddTensor("weights", std::span(weights));
   if (const dsckpt::Status saved = dsckpt::SaveFile(argv[1], state); !saved.ok()) {
     std::puts(saved.ToString().c_str());
     return 1;

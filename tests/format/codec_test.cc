@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "dsckpt/limits.h"
-#include "tests/catch.h"
+#include "tests/support/catch.h"
 
 using namespace dsckpt;
 using namespace dsckpt::format;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/catch.h"
+#include "tests/support/catch.h"
 
 using namespace dsckpt;
 

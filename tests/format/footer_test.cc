@@ -1,4 +1,4 @@
-#include "format/footer.h"
+#include "format/footer/footer.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,8 +6,8 @@
 #include <string>
 
 #include "format/checksum.h"
-#include "format/header.h"
-#include "tests/catch.h"
+#include "format/header/header.h"
+#include "tests/support/catch.h"
 
 using namespace dsckpt;
 using namespace dsckpt::format;

@@ -1,14 +1,14 @@
-#include "format/header.h"
+#include "format/header/header.h"
 
 #include <algorithm>
 #include <cstring>
 #include <sstream>
 
 #include "dsckpt/limits.h"
-#include "format/footer.h"
+#include "format/footer/footer.h"
 #include "format/names.h"
-#include "tests/catch.h"
-#include "tests/temp_dir.h"
+#include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 
 using namespace dsckpt;
 using namespace dsckpt::format;

@@ -1,4 +1,4 @@
-#include "format/index.h"
+#include "format/index/index.h"
 
 #include <cstring>
 #include <functional>
@@ -8,7 +8,7 @@
 
 #include "format/layout.h"
 #include "index_generated.h"
-#include "tests/catch.h"
+#include "tests/support/catch.h"
 
 using namespace dsckpt;
 using namespace dsckpt::format;

@@ -6,8 +6,8 @@
 #include <tuple>
 #include <vector>
 
-#include "format/manifest.h"
-#include "tests/catch.h"
+#include "format/manifest/manifest.h"
+#include "tests/support/catch.h"
 
 using namespace dsckpt;
 using namespace dsckpt::format;

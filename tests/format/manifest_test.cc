@@ -1,4 +1,4 @@
-#include "format/manifest.h"
+#include "format/manifest/manifest.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,8 +8,8 @@
 
 #include "dsckpt/limits.h"
 #include "format/checksum.h"
-#include "tests/catch.h"
-#include "tests/format/piece_samples.h"
+#include "tests/support/catch.h"
+#include "tests/support/piece_samples.h"
 
 using namespace dsckpt;
 using namespace dsckpt::format;

@@ -1,15 +1,15 @@
-#include "tests/mutants.h"
+#include "tests/support/mutants.h"
 
 #include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "format/catalog.h"
-#include "format/index.h"
-#include "format/manifest.h"
-#include "format/shard_match.h"
-#include "tests/catch.h"
+#include "format/index/index.h"
+#include "format/manifest/manifest.h"
+#include "format/manifest/shard_match.h"
+#include "state/file_layout.h"
+#include "tests/support/catch.h"
 
 using namespace dsckpt;
 using namespace dsckpt::format;
@@ -54,17 +54,17 @@ Shard MakeShard() {
   description.Object("o", object);
   description.Leaf("text", std::string("value"), "a.tag");
   description.Attribute("step", int64_t{7});
-  const Catalog catalog = BuildCatalog(description.data(), true, {}).value();
-  Shard shard{catalog.columns, {}};
+  const FileLayout layout = BuildFileLayout(description.data(), true, {}).value();
+  Shard shard{layout.columns, {}};
   IndexColumns& c = shard.columns;
-  c.tree = ResolveTree(description.data(), catalog);
+  c.tree = ResolveTree(description.data(), layout);
   c.attributes = description.data().attributes;
   c.chunk_sums.assign(4, {1, 2});
-  c.objects.offset = {catalog.log_begin};
+  c.objects.offset = {layout.log_begin};
   c.objects.raw_bytes = c.objects.stored_bytes = {5};
   c.objects.chunk_end = {4};
   c.objects.stored_chunk_end = {0};
-  shard.geometry = {catalog.data_begin, catalog.tail_begin, catalog.log_begin + 64};
+  shard.geometry = {layout.data_begin, layout.tail_begin, layout.log_begin + 64};
   return shard;
 }
 

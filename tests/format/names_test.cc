@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "dsckpt/limits.h"
-#include "tests/catch.h"
+#include "tests/support/catch.h"
 
 using namespace dsckpt;
 using namespace dsckpt::format;

@@ -1,4 +1,4 @@
-#include "format/pieces.h"
+#include "format/pieces/pieces.h"
 
 #include <functional>
 #include <limits>
@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "dsckpt/limits.h"
-#include "format/index.h"
-#include "tests/catch.h"
-#include "tests/format/piece_samples.h"
+#include "format/index/index.h"
+#include "tests/support/catch.h"
+#include "tests/support/piece_samples.h"
 
 using namespace dsckpt;
 using namespace dsckpt::format;

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "format/catalog.h"
-#include "format/index.h"
+#include "format/index/index.h"
 #include "format/layout.h"
-#include "format/tree_data.h"
-#include "tests/catch.h"
+#include "format/tree/data.h"
+#include "state/file_layout.h"
+#include "tests/support/catch.h"
 
 using namespace dsckpt;
 using namespace dsckpt::format;
@@ -41,20 +41,20 @@ Parsed Parse(const IndexColumns& columns) {
 
 Parsed ParseTrees(const Description& description) {
   REQUIRE(description.status().message() == "");
-  const Catalog catalog = BuildCatalog(description.data(), true, {}).value();
-  IndexColumns columns = catalog.columns;
-  columns.tree = ResolveTree(description.data(), catalog);
+  const FileLayout layout = BuildFileLayout(description.data(), true, {}).value();
+  IndexColumns columns = layout.columns;
+  columns.tree = ResolveTree(description.data(), layout);
   columns.attributes = description.data().attributes;
-  for (const uint64_t bytes : catalog.raw_bytes)
+  for (const uint64_t bytes : layout.raw_bytes)
     columns.chunk_sums.resize(columns.chunk_sums.size() + (bytes > 0));
-  const uint64_t objects = AlignUp(catalog.log_begin, 64);
+  const uint64_t objects = AlignUp(layout.log_begin, 64);
   for (size_t i = 0; i < columns.objects.offset.size(); ++i) {
     columns.objects.offset[i] = objects;  // All empty.
     columns.objects.chunk_end[i] = static_cast<uint32_t>(columns.chunk_sums.size());
   }
   Parsed parsed;
   parsed.bytes = EncodeIndex(columns).value();
-  parsed.view = ParseIndex(parsed.bytes, {catalog.data_begin, catalog.tail_begin, objects});
+  parsed.view = ParseIndex(parsed.bytes, {layout.data_begin, layout.tail_begin, objects});
   REQUIRE(parsed.view.status().message() == "");
   return parsed;
 }

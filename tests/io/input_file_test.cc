@@ -7,11 +7,11 @@
 #include <string>
 
 #include "io/read_plan.h"
-#include "tests/catch.h"
-#include "tests/io/fault_fs.h"
-#include "tests/io/io_test_util.h"
-#include "tests/io/memory_source.h"
-#include "tests/temp_dir.h"
+#include "tests/support/catch.h"
+#include "tests/support/fault_fs.h"
+#include "tests/support/io_test_util.h"
+#include "tests/support/memory_source.h"
+#include "tests/support/temp_dir.h"
 
 using namespace dsckpt;
 using namespace dsckpt::io;

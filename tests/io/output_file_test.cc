@@ -10,10 +10,10 @@
 #include <filesystem>
 #include <string>
 
-#include "tests/catch.h"
-#include "tests/io/fault_fs.h"
-#include "tests/io/io_test_util.h"
-#include "tests/temp_dir.h"
+#include "tests/support/catch.h"
+#include "tests/support/fault_fs.h"
+#include "tests/support/io_test_util.h"
+#include "tests/support/temp_dir.h"
 
 using namespace dsckpt;
 using namespace dsckpt::io;

@@ -9,9 +9,9 @@
 
 #include "io/syscalls.h"
 #include "io/workers.h"
-#include "tests/catch.h"
-#include "tests/io/fault_fs.h"
-#include "tests/io/io_test_util.h"
+#include "tests/support/catch.h"
+#include "tests/support/fault_fs.h"
+#include "tests/support/io_test_util.h"
 
 using namespace dsckpt;
 using namespace dsckpt::io;

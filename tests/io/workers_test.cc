@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "io/error.h"
-#include "tests/catch.h"
+#include "tests/support/catch.h"
 
 using namespace dsckpt;
 using namespace dsckpt::io;

@@ -16,10 +16,10 @@
 
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/engine.h"
-#include "format/catalog.h"
-#include "format/description.h"
-#include "format/manifest.h"
+#include "format/manifest/manifest.h"
 #include "io/directory.h"
+#include "state/description.h"
+#include "state/file_layout.h"
 
 namespace {
 
@@ -80,9 +80,9 @@ format::IndexColumns ShardColumns(uint32_t rank) {
     source.data = reinterpret_cast<const std::byte*>(&description) + i;
     description.Tensor(name, source);
   }
-  auto catalog = format::BuildCatalog(description.data(), true, {{"format", "pt"}});
-  Must(catalog.status());
-  return std::move(catalog->columns);
+  auto layout = BuildFileLayout(description.data(), true, {{"format", "pt"}});
+  Must(layout.status());
+  return std::move(layout->columns);
 }
 
 int Ranks(uint32_t ranks, const std::string& directory) {

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "dsckpt/version.h"
-#include "tests/catch.h"
-#include "tests/temp_dir.h"
+#include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 #include "tests/tools/command.h"
 #include "tests/tools/samples.h"
 

@@ -9,7 +9,7 @@
 
 #include <array>
 
-#include "tests/catch.h"
+#include "tests/support/catch.h"
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "dsckpt/dsckpt.h"
-#include "tests/catch.h"
-#include "tests/temp_dir.h"
+#include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 #include "tests/tools/command.h"
 #include "tests/tools/samples.h"
 

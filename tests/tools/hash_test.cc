@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "dsckpt/dsckpt.h"
-#include "tests/catch.h"
-#include "tests/checkpoint/job.h"
-#include "tests/temp_dir.h"
+#include "tests/reader/checkpoint/job.h"
+#include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 #include "tests/tools/command.h"
 #include "tests/tools/samples.h"
 

@@ -4,8 +4,8 @@
 
 #include "dsckpt/engine.h"
 #include "dsckpt/state.h"
-#include "tests/catch.h"
-#include "tests/temp_dir.h"
+#include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 #include "tests/tools/command.h"
 
 using Json = nlohmann::ordered_json;
@@ -26,9 +26,9 @@ void WritePieces(const std::string& path) {
        .flat = {10, 12},
        .element_offset = 6}};
   State state;
-  state.Host("part", data, kF32, {8}, {.pieces = pieces});
-  state.Host("plain", data + 8, kF32, {8});
-  state.Host("tied", data + 8, kF32, {8});
+  state.AddTensor("part", data, kF32, {8}, {.pieces = pieces});
+  state.AddTensor("plain", data + 8, kF32, {8});
+  state.AddTensor("tied", data + 8, kF32, {8});
   REQUIRE(SaveFile(path, state, {}, {.pool_bytes = 8 * kMiB}).ToString() == "Ok");
 }
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/catch.h"
-#include "tests/temp_dir.h"
+#include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 #include "tests/tools/command.h"
 #include "tests/tools/samples.h"
 

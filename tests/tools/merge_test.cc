@@ -14,9 +14,9 @@
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/checkpoint_writer.h"
 #include "dsckpt/dsckpt.h"
-#include "tests/catch.h"
-#include "tests/checkpoint/job.h"
-#include "tests/temp_dir.h"
+#include "tests/reader/checkpoint/job.h"
+#include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 #include "tests/tools/command.h"
 #include "tests/tools/samples.h"
 
@@ -262,7 +262,7 @@ TEST_CASE("merge --dry-run writes nothing") {
   CHECK(!std::filesystem::exists(dir / "out"));
 }
 
-TEST_CASE("ls: a run's checkpoints and its strays") {
+TEST_CASE("ls: a run's checkpoints, and what is ignored there") {
   const TempDir dir;
   const Job job(403);
   const Strings shards = WriteShards(job, 2, dir);
@@ -284,7 +284,7 @@ TEST_CASE("ls: a run's checkpoints and its strays") {
   CHECK(run["checkpoints"][0]["step_source"] == "attribute");
   // Its shards said no step.
   CHECK(run["checkpoints"][1]["step"].is_null());
-  CHECK(run["strays"].size() == 2);
+  CHECK(run["ignored_entries"].size() == 2);
   const auto directory = RunDirectory::Open(dir / "run");
   REQUIRE(directory.ok());
   CHECK(directory->Latest()->step() == 7);
@@ -752,8 +752,8 @@ TEST_CASE("merge: what is a rank's own goes below ranks, equal or not, of one ra
       uint8_t torch[2] = {};
       char loader[7] = {};
       State state;
-      state.Host("rng/torch", torch, DType::kU8, {2});
-      state.AtSave("loader", loader, sizeof loader);
+      state.AddTensor("rng/torch", torch, DType::kU8, {2});
+      state.AddBytes("loader", loader, sizeof loader);
       state.RankOwn("rng", rank);
       state.RankOwn("loader", rank);
       const Status status = checkpoint.Restore(state, rank);

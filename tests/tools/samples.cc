@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "dsckpt/dsckpt.h"
-#include "tests/catch.h"
+#include "tests/support/catch.h"
 
 using namespace dsckpt;
 

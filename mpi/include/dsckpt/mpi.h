@@ -1,6 +1,8 @@
 #ifndef DSCKPT_MPI_H_
 #define DSCKPT_MPI_H_
 
+// JoinMpi.
+
 #include <mpi.h>
 
 #include <memory>

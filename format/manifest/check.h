@@ -1,0 +1,16 @@
+#ifndef DSCKPT_FORMAT_MANIFEST_CHECK_H_
+#define DSCKPT_FORMAT_MANIFEST_CHECK_H_
+
+// Rules for its shards and pieces.
+
+#include "dsckpt/status.h"
+#include "format/manifest/manifest.h"
+
+namespace dsckpt::format {
+
+/// The part of ParseManifest that looks at columns. Near-linear time.
+Status CheckManifest(const ManifestView& manifest);
+
+}  // namespace dsckpt::format
+
+#endif  // DSCKPT_FORMAT_MANIFEST_CHECK_H_

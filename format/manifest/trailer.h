@@ -1,0 +1,35 @@
+#ifndef DSCKPT_FORMAT_MANIFEST_TRAILER_H_
+#define DSCKPT_FORMAT_MANIFEST_TRAILER_H_
+
+// Its last 64 bytes.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "dsckpt/status.h"
+
+namespace dsckpt::format {
+
+/// Fixed size of what ends a manifest.
+inline constexpr uint64_t kManifestTrailerBytes = 64;
+
+/// Pads the FlatBuffer in `bytes` with zeros to a multiple of 8 and appends the trailer.
+void AppendManifestTrailer(std::vector<std::byte>& bytes);
+
+/// What can be said of a manifest of `file_bytes` before its body is read: its size is possible,
+/// its magic stands at the end of `end`, which holds its last bytes (64, or all where it is
+/// smaller), and the trailer's sizes are those of the file. Errors as ParseManifest(), but for a
+/// file without the magic, which is kNotCheckpoint unless `begin`, its first bytes (8, or all),
+/// hold the identifier.
+Status CheckManifestEnds(std::span<const std::byte> begin, std::span<const std::byte> end,
+                         uint64_t file_bytes);
+
+/// Checks size, trailer and checksum; returns the FlatBuffer, padding included. Errors as
+/// ParseManifest().
+Result<std::span<const std::byte>> CheckManifestTrailer(std::span<const std::byte> bytes);
+
+}  // namespace dsckpt::format
+
+#endif  // DSCKPT_FORMAT_MANIFEST_TRAILER_H_

@@ -1,0 +1,134 @@
+#ifndef DSCKPT_READER_CHECKPOINT_CHECKPOINT_IMPL_H_
+#define DSCKPT_READER_CHECKPOINT_CHECKPOINT_IMPL_H_
+
+// What an open checkpoint holds.
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "dsckpt/checkpoint.h"
+#include "dsckpt/limits.h"
+#include "format/manifest/manifest.h"
+#include "format/manifest/shard_match.h"
+#include "reader/checkpoint/part_map.h"
+#include "reader/chunk/cache.h"
+
+namespace dsckpt {
+
+namespace reader {
+
+/// The newest `capacity` values by key. Not thread-safe.
+template <typename Value>
+class Recent {
+ public:
+  explicit Recent(size_t capacity) : capacity_(capacity) {}
+  const Value* Find(uint32_t key) {
+    const auto found = by_key_.find(key);
+    if (found == by_key_.end()) return nullptr;
+    order_.splice(order_.begin(), order_, found->second);
+    return &found->second->second;
+  }
+  bool Has(uint32_t key) const { return by_key_.count(key) != 0; }
+  void Put(uint32_t key, Value value) {
+    if (Find(key) != nullptr) return;
+    order_.emplace_front(key, std::move(value));
+    by_key_[key] = order_.begin();
+    if (order_.size() <= capacity_) return;
+    by_key_.erase(order_.back().first);
+    order_.pop_back();
+  }
+
+ private:
+  size_t capacity_;
+  std::list<std::pair<uint32_t, Value>> order_;
+  std::unordered_map<uint32_t, typename std::list<std::pair<uint32_t, Value>>::iterator> by_key_;
+};
+
+}  // namespace reader
+
+/// An open checkpoint. Immutable but for the shards and part maps it keeps at hand.
+namespace reader {
+
+/// The step of a checkpoint, and who says so.
+struct KnownStep {
+  int64_t step = kUnknownStep;
+  StepSource source = StepSource::kUnknown;
+};
+
+}  // namespace reader
+
+struct Checkpoint::Impl {
+  /// Shards held open at a time: a checkpoint may have more of them than a process may have
+  /// descriptors (256 is a common limit).
+  static constexpr size_t kOpenShards = 64;
+  static constexpr size_t kPartMaps = 64;
+  static constexpr uint64_t kCachedChunkBytes = 64 * kMiB;
+
+  std::string path;
+  CheckpointOptions options;
+  bool has_manifest = false;
+  std::vector<std::byte> manifest_bytes;             // with a manifest: what it borrows from
+  std::unique_ptr<format::ManifestColumns> columns;  // without: likewise
+  format::ManifestView manifest;
+  std::vector<DTypeInfo> dtypes;         // by position in manifest.dtypes
+  std::vector<std::string> shard_paths;  // by shard
+
+  mutable std::mutex mutex;
+  mutable reader::Recent<File> shards{kOpenShards};
+  mutable reader::Recent<std::shared_ptr<const reader::PartMap>> part_maps{kPartMaps};
+  mutable std::vector<bool> touched;  // by shard: opened at some time
+  mutable std::vector<bool> matched;  // by shard: what the manifest says of it was compared
+  mutable std::unique_ptr<const format::PiecesByShard> by_shard;  // made for the first of them
+  mutable reader::ChunkCache chunks{kCachedChunkBytes};
+  mutable std::optional<reader::KnownStep> step;  // once it was looked for
+
+  /// Where no manifest says it, a file has to be read for it: not before somebody asks.
+  reader::KnownStep Step() const;
+  ShardInfo Shard(uint32_t i) const;
+  Result<File> OpenShard(uint32_t shard) const;
+  bool IsOpen(uint32_t shard) const;
+  /// kLimitExceeded: PartMap::status().
+  Result<std::shared_ptr<const reader::PartMap>> Parts(uint32_t tensor) const;
+  /// PartMap::Gap(), its error with the tensor's name.
+  Result<std::optional<reader::Box>> Gap(uint32_t tensor, const reader::PartMap& parts,
+                                         const reader::Box& box) const;
+  Result<uint32_t> TensorOrdinal(std::string_view name) const;
+  LogicalTensorInfo Info(uint32_t tensor) const;
+  /// "tensor 'name'".
+  std::string Title(uint32_t tensor) const;
+
+ private:
+  Result<File> OpenOnce(uint32_t shard) const;
+  /// Rules S3 to S5, once a shard: then its index checksum stands for all of it.
+  Status Match(const File& file, uint32_t shard) const;
+};
+
+namespace reader {
+
+/// Rule S2: refuses a file that is not the shard which the manifest describes, by size and index
+/// checksum.
+Status CheckShard(const File& file, const ShardInfo& expected);
+
+/// Reads boxes of logical tensors, counted in their frames (part_map.h), into memory; `verify`:
+/// check chunk sums. `stepwise`: in steps of a longer way, through the checkpoint's chunk cache.
+Status ReadBoxes(const Checkpoint::Impl& checkpoint, std::span<const BoxRequest> requests,
+                 bool verify, bool stepwise = false);
+
+/// Checkpoint::ReadBytes, from block `first` of the dtype on; `out` is of whole blocks.
+Status ReadBlocks(const Checkpoint::Impl& checkpoint, uint32_t tensor, uint64_t first,
+                  std::span<std::byte> out, bool verify);
+
+/// Checkpoint::CompareCopies.
+Status CompareCopies(const Checkpoint::Impl& checkpoint, uint32_t tensor);
+
+}  // namespace reader
+}  // namespace dsckpt
+
+#endif  // DSCKPT_READER_CHECKPOINT_CHECKPOINT_IMPL_H_

@@ -1,0 +1,103 @@
+// Digests of tensors that have no stored sums.
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/little_endian.h"
+#include "dsckpt/limits.h"
+#include "format/checksum.h"
+#include "reader/checkpoint/checkpoint_impl.h"
+#include "reader/file/file_impl.h"
+
+// Digests of tensors for which no sums are stored, and of those that shards hold.
+
+namespace dsckpt {
+
+namespace {
+
+/// Whether the stored tensor is the logical one: all of its elements, in order, and no others.
+bool IsWhole(const LogicalTensorInfo& logical, const TensorInfo& stored, const OwnedPiece& piece) {
+  if (stored.dtype.code != logical.dtype.code || stored.raw_bytes != logical.bytes ||
+      piece.element_offset != 0 || !std::ranges::equal(stored.shape, logical.shape)) {
+    return false;
+  }
+  if (piece.form == Piece::Form::kFlat) {
+    const auto elements = ElementCount(logical.shape);
+    return elements.ok() && piece.flat.begin == 0 &&
+           piece.flat.end == static_cast<int64_t>(*elements);
+  }
+  return std::ranges::equal(piece.box, logical.shape, [](const Range& range, int64_t size) {
+    return range.begin == 0 && range.end == size;
+  });
+}
+
+/// `read(chunk, bytes)` fills one chunk of the `raw_bytes` of a tensor.
+template <typename Read>
+Result<Hash128> DigestByReading(const DTypeInfo& dtype, std::span<const int64_t> shape,
+                                uint64_t raw_bytes, const Read& read) {
+  std::vector<Hash128> sums;
+  DSCKPT_ASSIGN_OR_RETURN(
+      auto buffer, io::AlignedBuffer::Allocate(std::min(raw_bytes, kChunkBytes), kPageBytes));
+  for (uint64_t done = 0; done < raw_bytes; done += kChunkBytes) {
+    const auto bytes = buffer.bytes().first(std::min(kChunkBytes, raw_bytes - done));
+    DSCKPT_RETURN_IF_ERROR(read(done, bytes));
+    sums.push_back(format::HashChunk(bytes));
+  }
+  return format::TensorDigest(static_cast<uint16_t>(dtype.code), shape, sums);
+}
+
+}  // namespace
+
+Result<Hash128> File::ComputeDigest(const TensorInfo& tensor) const {
+  if (const auto stored = Digest(tensor)) return *stored;
+  return DigestByReading(tensor.dtype, tensor.shape, tensor.raw_bytes,
+                         [&](uint64_t offset, std::span<std::byte> out) {
+                           return impl_->input->ReadAt(tensor.offset + offset, out);
+                         });
+}
+
+Result<std::optional<Hash128>> Checkpoint::Digest(uint32_t tensor) const {
+  const LogicalTensorInfo logical = this->tensor(tensor);
+  for (const PieceLocation& location : Pieces(tensor)) {
+    if (logical.bytes == 0) break;
+    DSCKPT_ASSIGN_OR_RETURN(const File shard, OpenShard(location.shard));
+    if (location.tensor >= shard.tensor_count()) continue;
+    const TensorInfo stored = shard.tensor(location.tensor);
+    if (!IsWhole(logical, stored, location.piece)) continue;
+    if (const auto digest = shard.Digest(stored)) return std::optional(digest);
+  }
+  if (logical.bytes != 0) return std::optional<Hash128>();
+  // Without elements there is nothing to be spread, and nothing to be read.
+  return std::optional(
+      format::TensorDigest(static_cast<uint16_t>(logical.dtype.code), logical.shape, {}));
+}
+
+Result<Hash128> Checkpoint::ComputeDigest(uint32_t tensor) const {
+  DSCKPT_ASSIGN_OR_RETURN(const auto stored, Digest(tensor));
+  if (stored) return *stored;
+  const LogicalTensorInfo logical = this->tensor(tensor);
+  return DigestByReading(
+      logical.dtype, logical.shape, logical.bytes,
+      [&](uint64_t offset, std::span<std::byte> out) { return ReadBytes(tensor, offset, out); });
+}
+
+Hash128 TreeDigest(std::vector<NamedDigest> items) {
+  std::ranges::sort(items, {}, &NamedDigest::name);
+  format::ChunkHasher hasher;
+  const auto add = [&](uint64_t number) {
+    std::byte bytes[sizeof number];
+    StoreLittleEndian(bytes, number);
+    hasher.Update(bytes);
+  };
+  for (const NamedDigest& item : items) {
+    add(item.name.size());
+    hasher.Update(std::as_bytes(std::span(item.name)));
+    add(item.digest.low);
+    add(item.digest.high);
+  }
+  return hasher.Digest();
+}
+
+}  // namespace dsckpt

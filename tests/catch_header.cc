@@ -1,2 +1,0 @@
-// Owns the precompiled header: catch_main.cc must be compiled without it.
-#include "tests/catch.h"

@@ -1,0 +1,175 @@
+// Inspect as text.
+
+#include <algorithm>
+#include <utility>
+
+#include "tools/inspect/inspect.h"
+#include "tools/metadata.h"
+#include "tools/terminal/console.h"
+#include "tools/terminal/format.h"
+#include "tools/terminal/table.h"
+#include "tools/terminal/text.h"
+#include "tools/value.h"
+
+namespace dsckpt::tools {
+namespace {
+
+constexpr uint64_t kTerminalRows = 40;
+using Align = Column::Align;
+
+void PrintField(Console& console, std::string_view name, std::string_view value) {
+  console.Print("  {:<11} {}\n", name, value);
+}
+
+// What belongs to the rank that wrote the shard: other ranks have others of these names.
+void PrintRankOwn(Console& console, const File& file) {
+  constexpr size_t kShown = 8;
+  const std::vector<std::string_view> names = file.RankOwnNames();
+  if (names.empty()) return;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) {
+    text += (i == 0 ? "" : ", ") + Printable(names[i]);
+  }
+  if (names.size() > kShown) text += Format(" and {} more", names.size() - kShown);
+  PrintField(console, "rank's own", text);
+}
+
+void PrintSummary(Console& console, const File& file, const InspectOptions& options,
+                  const Totals& totals) {
+  const bool shard = file.format() == FileFormat::kDsckpt;
+  const std::string kind =
+      shard ? "dsckpt shard, format " + file.format_version() : "plain safetensors, no checksums";
+  console.Print("{}: {}\n", console.Styled(Style::kBold, SafeText(options.path)), SafeText(kind));
+  const DTypeTotal all = totals.all();
+  PrintField(console, "size",
+             Format("{} ({} bytes)", HumanBytes(file.file_bytes()), Grouped(file.file_bytes())));
+  std::string tensors = Format("{}, {}", Grouped(all.tensors), HumanBytes(all.bytes));
+  if (all.stored_bytes != all.bytes) {
+    tensors += Format(", stored in {}", HumanBytes(all.stored_bytes));
+  }
+  if (options.names.any()) {
+    tensors += Format(" (selected, of {})", Grouped(file.tensor_count()));
+  }
+  PrintField(console, "tensors", tensors);
+  PrintField(console, "parameters", Grouped(all.elements));
+  if (file.alias_count() != 0) PrintField(console, "aliases", Grouped(file.alias_count()));
+  if (file.object_count() != 0) PrintField(console, "objects", Grouped(file.object_count()));
+  PrintRankOwn(console, file);
+}
+
+// Names and values that are no items: attributes, safetensors metadata.
+void PrintPairs(Console& console, const char* heading,
+                const std::vector<std::pair<std::string, std::string>>& pairs) {
+  if (pairs.empty()) return;
+  console.Write("\n");
+  PrintTable(console, {{heading, Align::kLeft, true}, {"VALUE", Align::kLeft, true}}, pairs.size(),
+             [&](size_t row, std::vector<std::string>& cells) {
+               cells[0] = Printable(pairs[row].first);
+               cells[1] = pairs[row].second;
+             });
+}
+
+void PrintTensors(Console& console, const File& file, const InspectOptions& options,
+                  uint64_t limit) {
+  const std::vector<TensorRow> rows = SelectTensors(file, options.names, options.sort_by());
+  if (rows.empty()) return;
+  const bool offsets = options.sort_by() == SortBy::kOffset;
+  const std::vector<Column> columns = {
+      {"TENSOR", Align::kLeft, true}, {"DTYPE"},
+      {"SHAPE", Align::kLeft, true},  {"SIZE", Align::kRight},
+      {"OFFSET", Align::kRight},      {"STORED AS", Align::kLeft, true}};
+  const uint64_t shown = limit == 0 ? rows.size() : std::min<uint64_t>(limit, rows.size());
+  console.Write("\n");
+  PrintTable(console, columns, shown, [&](size_t row, std::vector<std::string>& cells) {
+    const TensorEntry entry = Resolve(file, rows[row]);
+    const TensorInfo& info = entry.info;
+    cells[0] = entry.name.empty() ? "\"\"" : Printable(entry.name);
+    cells[1] = DTypeText(info.dtype);
+    cells[2] = ShapeText(info.shape);
+    cells[3] = HumanBytes(info.raw_bytes);
+    cells[4] = offsets ? Format("{}", info.offset) : "";
+    cells[5] = entry.alias_of ? "= " + Printable(*entry.alias_of)
+                              : StoredText(info.encoding, info.raw_bytes, info.stored_bytes);
+  });
+  PrintMore(console, rows.size() - shown);
+}
+
+void PrintObjects(Console& console, const File& file, const InspectOptions& options,
+                  uint64_t limit) {
+  const std::vector<uint32_t> rows = SelectObjects(file, options.names);
+  if (rows.empty()) return;
+  const uint64_t shown = limit == 0 ? rows.size() : std::min<uint64_t>(limit, rows.size());
+  console.Write("\n");
+  const std::vector<Column> columns = {{"OBJECT", Align::kLeft, true},
+                                       {"MEDIA TYPE", Align::kLeft, true},
+                                       {"SIZE", Align::kRight},
+                                       {"STORED AS"}};
+  PrintTable(console, columns, shown, [&](size_t row, std::vector<std::string>& cells) {
+    const ObjectInfo object = file.object(rows[row]);
+    cells[0] = Printable(object.name);
+    cells[1] = Printable(object.media_type);
+    cells[2] = HumanBytes(object.raw_bytes);
+    cells[3] = StoredText(object.encoding, object.raw_bytes, object.stored_bytes);
+  });
+  PrintMore(console, rows.size() - shown);
+}
+
+}  // namespace
+
+void PrintAttributes(Console& console, const File& file) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  if (const std::optional<Node> attributes = file.attributes()) {
+    for (const Node& attribute : *attributes) {
+      pairs.emplace_back(attribute.key().text(), ValueText(attribute.value()));
+    }
+  }
+  PrintPairs(console, "ATTRIBUTE", pairs);
+}
+
+void PrintMetadata(Console& console, const File& file) {
+  const auto metadata = ReadMetadata(file);
+  if (!metadata.ok()) {
+    console.Note("the safetensors metadata cannot be read: " + metadata.status().message());
+    return;
+  }
+  Members members = metadata->members;
+  for (const Tie& tie : metadata->ties) members.emplace_back(tie.name, "= " + tie.owner);
+  PrintMembers(console, members);
+}
+
+void PrintMembers(Console& console, const Members& members) {
+  Members printable;
+  for (const auto& [key, value] : members) {
+    printable.emplace_back(key, value.empty() ? "\"\"" : Printable(value));
+  }
+  PrintPairs(console, "METADATA", printable);
+}
+
+void PrintMore(Console& console, uint64_t more) {
+  if (more == 0) return;
+  console.Print("{}\n", console.Styled(Style::kDim,
+                                       Format("... {} more (--limit 0 lists all)", Grouped(more))));
+}
+
+void InspectText(Console& console, const File& file, const InspectOptions& options) {
+  const uint64_t limit = options.limit.value_or(console.out_is_terminal() ? kTerminalRows : 0);
+  const std::vector<TensorRow> rows = SelectTensors(file, options.names, options.sort_by());
+  const Totals totals = TotalsOf(file, rows);
+  PrintSummary(console, file, options, totals);
+  totals.Print(console);
+  PrintAttributes(console, file);
+  PrintMetadata(console, file);
+  if (options.tree) {
+    console.Write("\n");
+    PrintTree(console, file, limit);
+    return;
+  }
+  PrintTensors(console, file, options, limit);
+  PrintPieces(console, file, options, limit);
+  PrintObjects(console, file, options, limit);
+  if (rows.empty() && SelectObjects(file, options.names).empty()) {
+    NoteNothingTaken(console, options);
+  }
+}
+
+}  // namespace dsckpt::tools

@@ -1,0 +1,117 @@
+// dsckpt inspect: what a file holds.
+
+#include <memory>
+
+#include "tools/commands.h"
+#include "tools/inspect/inspect.h"
+#include "tools/operand.h"
+
+namespace dsckpt::tools {
+namespace {
+
+Status Refuse(const Operand& operand, const std::string& why) {
+  return Status(StatusCode::kInvalidArgument, operand.path + why).WithPath(operand.path);
+}
+
+/// No option is ignored without a word.
+Status CheckOptions(const Operand& operand, const InspectOptions& options) {
+  const bool listed = options.names.any() || options.sort != "name" || options.limit;
+  switch (operand.kind) {
+    case OperandKind::kRun:
+      if (!listed && !options.tree) return {};
+      return Refuse(operand,
+                    " is a run: --filter, --exclude, --sort, --limit and --tree are for "
+                    "files and checkpoints, which 'dsckpt ls' lists");
+    case OperandKind::kCheckpoint:
+    case OperandKind::kIndex:
+      if (options.tree) {
+        return Refuse(operand,
+                      " is in several files, each of which has a tree of its own: --tree "
+                      "of one of them");
+      }
+      if (options.sort == "offset") {
+        return Refuse(operand,
+                      " is in several files, so that offsets mean nothing: --sort name "
+                      "or size");
+      }
+      return {};
+    case OperandKind::kFile:
+      break;
+  }
+  if (!options.tree || (!options.names.any() && options.sort == "name")) return {};
+  return Refuse(operand,
+                ": --tree shows the whole state tree in its own order: leave out "
+                "--filter, --exclude and --sort");
+}
+
+int InspectFile(Console& console, const InspectOptions& options) {
+  const Result<File> file = File::Open(options.path, {.map = false});
+  if (!file.ok()) return console.Fail(file.status());
+  if (console.json()) {
+    InspectJson(console, file.value(), options);
+  } else {
+    InspectText(console, file.value(), options);
+  }
+  return kExitOk;
+}
+
+int Inspect(Console& console, const InspectOptions& given) {
+  const Result<Operand> operand = ToOperand(given.path);
+  if (!operand.ok()) return console.Fail(operand.status());
+  if (const Status status = CheckOptions(*operand, given); !status.ok()) {
+    return console.Fail(status);
+  }
+  InspectOptions options = given;
+  options.path = operand->path;
+  if (operand->kind == OperandKind::kFile) return InspectFile(console, options);
+  if (operand->kind == OperandKind::kRun) return ListRun(console, options.path);
+  const Result<Inputs> inputs = OpenInputs(console, {options.path});
+  if (!inputs.ok()) return console.Fail(inputs.status());
+  return InspectCheckpoint(console, *inputs, options);
+}
+
+}  // namespace
+
+Command AddInspect(Program& program) {
+  auto options = std::make_shared<InspectOptions>();
+  CommandLine line =
+      program.AddCommand("inspect", "Show what a file, checkpoint or run directory holds");
+  line.Add("PATH", options->path,
+           "A dsckpt or safetensors file; a checkpoint, run or model directory; or an "
+           ".index.json")
+      .Required()
+      .Placeholder(" ");
+  AddNameFilter(line, options->names, "List only names that match a pattern; repeatable",
+                "Not those that match; repeatable");
+  line.Add("--sort", options->sort, "name (default), size (largest first) or offset")
+      .OneOf({"name", "size", "offset"})
+      .Placeholder("KEY");
+  line.Add("--limit", options->limit, "At most N lines a list; 0: all (on a terminal: 40)")
+      .FromZero()
+      .Placeholder("N");
+  line.AddFlag("--tree", options->tree, "Show the state tree instead of the tables");
+  line.Footer(
+      "Examples:\n"
+      "  dsckpt inspect step-1200.dsckpt\n"
+      "  dsckpt inspect model.safetensors --filter '*.weight' --sort size --limit 10\n"
+      "  dsckpt inspect step-1200.dsckpt --tree\n"
+      "  dsckpt inspect step-1200.dsckpt --json | jq '.tensors[].name'\n"
+      "  dsckpt inspect run/step-0000001200 --filter 'layers.0.*'\n"
+      "\n"
+      "A pattern covers the whole name: * any text, ? one character, [a-z] one of a\n"
+      "set, {a,b} one of these. With one, totals are of what it takes. In JSON, \"digest\"\n"
+      "is equal for equal content, dtype and shape, however stored; null in plain\n"
+      "safetensors files (dsckpt hash computes it) and for tensors in parts. A row with\n"
+      "\"alias_of\" is a second name of that tensor. Values that JSON lacks, and paths\n"
+      "that are not UTF-8 ($bytes), are objects with one key:\n"
+      "  {\"$bigint\":\"-1\"} {\"$float\":\"nan\"} {\"$complex\":[0.0,1.0]}\n"
+      "  {\"$bytes\":\"base64\"} {\"$tuple\":[]} {\"$dict\":[[key,value]]} (with int keys)\n"
+      "  {\"$tag\":\"torch.Size\",\"value\":...} (a finer type)\n"
+      "Items in the tree: {\"$tensor\":name}, {\"$alias\":name}, {\"$object\":name}.\n"
+      "Of a checkpoint directory: its shards, whole tensors, rank 0's attributes, what is\n"
+      "missing; exit code 1 when it is incomplete. Of a run directory: as dsckpt ls. Of a\n"
+      "model's directory: its model.safetensors or the files of its .index.json.");
+  return {line, [options](Console& console) { return Inspect(console, *options); }};
+}
+
+}  // namespace dsckpt::tools

@@ -1,0 +1,46 @@
+#ifndef DSCKPT_WRITER_ENGINE_APPEND_STAGE_H_
+#define DSCKPT_WRITER_ENGINE_APPEND_STAGE_H_
+
+// Objects and encoded tensors.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "dsckpt/encoding.h"
+#include "writer/engine/image_writer.h"
+#include "writer/engine/save_task.h"
+
+namespace dsckpt {
+
+/// Writes a save's log: objects and encoded tensors in name order. Raw bytes are hashed and copied
+/// on the log thread; encoded chunks are made by the workers, a few ahead, and appended in order.
+class AppendStage {
+ public:
+  AppendStage(SaveHandle::Job& job, ImageWriter& out);
+  ~AppendStage();
+  /// Returns when every item was appended, or the save stopped.
+  void Run();
+
+ private:
+  struct Item;
+  struct Slot;
+  class CallbackSink;
+  Item MakeItem(const FileLayout::LogItem& log_item) const;
+  void WriteItem(const Item& item, AppendedRecord& record);
+  void WriteRaw(const Item& item, AppendedRecord& record);
+  void WriteEncoded(const Item& item, AppendedRecord& record);
+  Status WriteCallback(const Item& item, AppendedRecord& record);
+  /// Raw bytes of an item, from the arena or the caller's memory.
+  void Read(const Item& item, uint64_t begin, std::span<std::byte> out);
+
+  SaveHandle::Job& job_;
+  ImageWriter& out_;
+  std::vector<std::unique_ptr<Slot>> slots_;  // Made when needed, kept from item to item.
+};
+
+}  // namespace dsckpt
+
+#endif  // DSCKPT_WRITER_ENGINE_APPEND_STAGE_H_

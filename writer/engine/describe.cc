@@ -1,0 +1,101 @@
+#include "writer/engine/describe.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "dsckpt/limits.h"
+#include "format/header/header.h"
+#include "format/names.h"
+#include "io/device.h"
+
+namespace dsckpt {
+namespace {
+
+/// What is wrong with a metadata member; empty: nothing.
+std::string_view Objection(const format::Metadata::value_type& member, bool twice) {
+  if (twice) return "given twice, and a key stands for one value";
+  if (!format::IsValidUtf8(member.first)) return "the key is not UTF-8";
+  if (!format::IsValidUtf8(member.second)) return "the value is not UTF-8";
+  if (!member.first.starts_with(kOwnMemberPrefix)) return {};
+  return "keys that begin with 'dsckpt' are kept for this library: choose another key";
+}
+
+/// The safetensors metadata that the options ask for: `format` first, then the members by key.
+Result<format::Metadata> HeaderMetadata(const SaveOptions& options) {
+  format::Metadata members = options.metadata;
+  std::sort(members.begin(), members.end());
+  for (size_t i = 0; i < members.size(); ++i) {
+    const auto objection = Objection(members[i], i > 0 && members[i - 1].first == members[i].first);
+    if (!objection.empty()) {
+      return Status(StatusCode::kInvalidArgument, "metadata member '" +
+                                                      format::Printable(members[i].first) +
+                                                      "': " + std::string(objection));
+    }
+  }
+  if (!format::IsValidUtf8(options.metadata_format)) {
+    return Status(StatusCode::kInvalidArgument, "SaveOptions::metadata_format is not UTF-8");
+  }
+  const auto own = std::find_if(members.begin(), members.end(),
+                                [](const auto& member) { return member.first == "format"; });
+  if (own == members.end()) {
+    members.insert(members.begin(), {"format", options.metadata_format});
+  } else {
+    std::rotate(members.begin(), own, own + 1);
+  }
+  return members;
+}
+
+/// Tied tensors are read once, so the strictest capture class among them holds for all.
+void ShareCapture(const FileLayout& layout, Description::Data& data) {
+  for (size_t i = 0; i < layout.aliases.size(); ++i) {
+    const auto& alias = data.tensor_sources[layout.aliases[i]];
+    auto& stored = data.tensor_sources[layout.tensors[layout.alias_target[i]]];
+    if (alias.capture == Capture::kAtSave) stored.capture = Capture::kAtSave;
+  }
+}
+
+/// Puts the device's ordinal where providers left it to the runtime to know.
+Status ResolveDevices(Description::Data& data) {
+  const bool open = std::any_of(data.producers.begin(), data.producers.end(),
+                                [](const auto& p) { return p.device == kDeviceOfPointer; });
+  if (!open) return Status();
+  DSCKPT_ASSIGN_OR_RETURN(io::DeviceBackend* const backend, io::Devices());
+  for (uint32_t i = 0; i < data.tensor_sources.size(); ++i) {
+    auto& source = data.tensor_sources[i];
+    if (source.producer == 0) continue;
+    const auto [device, stream] = data.producers[source.producer - 1];
+    if (device != kDeviceOfPointer) continue;
+    const auto found = backend->DeviceOf(source.data);
+    if (!found.ok()) {
+      return Status(found.status().code(), "tensor '" + format::Printable(data.tensor_names[i]) +
+                                               "': " + found.status().message());
+    }
+    DSCKPT_ASSIGN_OR_RETURN(source.producer, AddProducer(data, {*found, stream}));
+  }
+  return Status();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<LaidOutState>> Describe(const StateProvider& provider,
+                                               const SaveOptions& options,
+                                               const LaidOutState* cached) {
+  DSCKPT_ASSIGN_OR_RETURN(const auto metadata, HeaderMetadata(options));
+  const bool shard = options.container == Container::kDsckpt;
+  auto described = std::make_shared<LaidOutState>();
+  provider.Describe(described->description);
+  DSCKPT_RETURN_IF_ERROR(described->description.status());
+  DSCKPT_RETURN_IF_ERROR(ResolveDevices(described->description.data()));
+  const auto& data = std::as_const(*described).data();
+  if (cached != nullptr &&
+      FileLayoutHolds(*cached->layout, cached->data(), data, shard, metadata)) {
+    described->layout = cached->layout;
+  } else {
+    DSCKPT_ASSIGN_OR_RETURN(auto layout, BuildFileLayout(data, shard, metadata));
+    described->layout = std::make_shared<const FileLayout>(std::move(layout));
+  }
+  ShareCapture(*described->layout, described->description.data());
+  return described;
+}
+
+}  // namespace dsckpt

@@ -1,0 +1,128 @@
+#include "writer/engine/finish.h"
+
+#include <utility>
+
+#include "format/checksum.h"
+#include "format/footer/footer.h"
+#include "format/header/header.h"
+#include "writer/engine/image_writer.h"
+
+namespace dsckpt {
+namespace {
+
+/// Puts the log's measurements where the index wants them: by ordinal, tensors and objects apart.
+void FillLog(const FileLayout& layout, std::span<const AppendedRecord> log,
+             std::span<const Hash128> tensor_sums, format::IndexColumns& columns) {
+  std::vector<const AppendedRecord*> tensor_records(layout.tensors.size());
+  std::vector<const AppendedRecord*> object_records(layout.objects.size());
+  for (size_t i = 0; i < log.size(); ++i) {
+    const auto [is_object, ordinal] = layout.log[i];
+    (is_object ? object_records : tensor_records)[ordinal] = &log[i];
+  }
+
+  auto& tensors = columns.tensors;
+  auto& sums = columns.chunk_sums;
+  auto& chunks = columns.stored_chunks;
+  sums.assign(tensor_sums.begin(), tensor_sums.end());
+  tensors.stored_chunk_end.resize(layout.tensors.size());
+  for (uint32_t i = 0; i < layout.tensors.size(); ++i) {
+    if (const AppendedRecord* record = tensor_records[i]; record != nullptr) {
+      tensors.offset[i] = record->offset;
+      tensors.stored_bytes[i] = record->stored_bytes;
+      const uint32_t first = i == 0 ? 0 : tensors.chunk_end[i - 1];
+      std::copy(record->sums.begin(), record->sums.end(), sums.begin() + first);
+      chunks.insert(chunks.end(), record->stored_chunks.begin(), record->stored_chunks.end());
+    }
+    tensors.stored_chunk_end[i] = static_cast<uint32_t>(chunks.size());
+  }
+
+  auto& objects = columns.objects;
+  objects.offset.clear();
+  objects.raw_bytes.clear();
+  objects.stored_bytes.clear();
+  objects.chunk_end.clear();
+  objects.stored_chunk_end.clear();
+  for (const AppendedRecord* record : object_records) {
+    objects.offset.push_back(record->offset);
+    objects.raw_bytes.push_back(record->raw_bytes);
+    objects.stored_bytes.push_back(record->stored_bytes);
+    sums.insert(sums.end(), record->sums.begin(), record->sums.end());
+    objects.chunk_end.push_back(static_cast<uint32_t>(sums.size()));
+    chunks.insert(chunks.end(), record->stored_chunks.begin(), record->stored_chunks.end());
+    objects.stored_chunk_end.push_back(static_cast<uint32_t>(chunks.size()));
+  }
+}
+
+Status WriteTail(SaveHandle::Job& job) {
+  DSCKPT_ASSIGN_OR_RETURN(const auto index,
+                          MakeIndex(job.data, job.layout, job.tensor_sums, job.log));
+  ImageWriter& out = *job.log_writer;
+  out.Align(kLogAlignment);
+  const Closing closing = MakeClosing(job.layout, index, out.position());
+  job.total_bytes = closing.file_bytes;
+  out.Append(index);
+  out.Append(closing.footer);
+  out.Flush();
+  // Until the header is there the file begins with zeros, which no reader opens.
+  ImageWriter header(job, io::WindowPool::Use::kRaw, 0);
+  header.Append(std::as_bytes(std::span(closing.header)));
+  header.Flush();
+  return Status();
+}
+
+/// Plain safetensors: the last part of the header shares a page with the first tensor, and the raw
+/// stage wrote it.
+Status WritePlainHeader(SaveHandle::Job& job) {
+  const uint64_t pages = job.layout.data_begin / kPageBytes * kPageBytes;
+  ImageWriter header(job, io::WindowPool::Use::kRaw, 0);
+  header.Append(std::as_bytes(std::span(job.layout.header)).first(pages));
+  header.Flush();
+  job.total_bytes = job.layout.raw_end;
+  return Status();
+}
+
+}  // namespace
+
+Result<std::vector<std::byte>> MakeIndex(const Description::Data& data, const FileLayout& layout,
+                                         std::span<const Hash128> tensor_sums,
+                                         std::span<const AppendedRecord> log) {
+  format::IndexColumns columns = layout.columns;
+  FillLog(layout, log, tensor_sums, columns);
+  columns.tree = ResolveTree(data, layout);
+  columns.attributes = data.attributes;
+  return format::EncodeIndex(columns);
+}
+
+Closing MakeClosing(const FileLayout& layout, std::span<const std::byte> index,
+                    uint64_t index_offset) {
+  Closing closing;
+  closing.header = layout.header;
+  closing.file_bytes = index_offset + index.size() + kFooterBytes;
+  const uint64_t tail_entry_begin = layout.header_lists ? layout.tail_begin : layout.data_begin;
+  format::PatchSizes(closing.header, tail_entry_begin, closing.file_bytes);
+  format::Footer footer;
+  footer.file_bytes = closing.file_bytes;
+  footer.data_begin = layout.data_begin;
+  footer.tail_begin = layout.tail_begin;
+  footer.index_offset = index_offset;
+  footer.index_bytes = index.size();
+  footer.index_xxh3_64 = format::Hash64(index);
+  footer.header_xxh3_64 = format::Hash64(std::as_bytes(std::span(closing.header)));
+  closing.footer = format::EncodeFooter(footer);
+  return closing;
+}
+
+Status CommitSave(SaveHandle::Job& job) {
+  job.WaitStagesIdle();
+  job.Attempt([&] { return job.layout.shard ? WriteTail(job) : WritePlainHeader(job); });
+  job.WaitStagesIdle();
+  if (job.options.before_publish) job.Attempt(job.options.before_publish);
+  if (!job.BeginPublishing()) {
+    job.file.reset();  // Before anybody hears of the failure: the temporary is gone by then.
+    std::lock_guard lock(job.mutex);
+    return job.status;
+  }
+  return job.file->Publish(job.total_bytes);
+}
+
+}  // namespace dsckpt

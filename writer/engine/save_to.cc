@@ -1,0 +1,181 @@
+// Sequential output.
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "dsckpt/engine.h"
+#include "format/checksum.h"
+#include "format/codec.h"
+#include "format/names.h"
+#include "io/device.h"
+#include "state/source_bytes.h"
+#include "writer/engine/describe.h"
+#include "writer/engine/finish.h"
+
+namespace dsckpt {
+namespace {
+
+/// Emits a file image front to back. Twice over the encoded items: sizes first, because the header
+/// comes first.
+class SequentialSave {
+ public:
+  SequentialSave(Sink& sink, const LaidOutState& described)
+      : sink_(sink),
+        layout_(*described.layout),
+        data_(described.data()),
+        buffer_(kChunkBytes),
+        tensor_sums_(layout_.columns.tensors.chunk_end.empty()
+                         ? 0
+                         : layout_.columns.tensors.chunk_end.back()),
+        log_(layout_.log.size()) {}
+
+  Status Run() {
+    if (!layout_.shard) {
+      DSCKPT_RETURN_IF_ERROR(Write(std::as_bytes(std::span(layout_.header))));
+      return WriteRaw();
+    }
+    position_ = layout_.log_begin;
+    DSCKPT_RETURN_IF_ERROR(WalkLog(/*emit=*/false));
+    const uint64_t index_offset = (position_ + kLogAlignment - 1) / kLogAlignment * kLogAlignment;
+    // Sums do not change the index's size, so one with whatever they are now gives it.
+    DSCKPT_ASSIGN_OR_RETURN(auto index, MakeIndex(data_, layout_, tensor_sums_, log_));
+    const Closing sized = MakeClosing(layout_, index, index_offset);
+
+    position_ = 0;
+    DSCKPT_RETURN_IF_ERROR(Write(std::as_bytes(std::span(sized.header))));
+    DSCKPT_RETURN_IF_ERROR(WriteRaw());
+    DSCKPT_RETURN_IF_ERROR(PadTo(layout_.log_begin));
+    DSCKPT_RETURN_IF_ERROR(WalkLog(/*emit=*/true));
+    DSCKPT_RETURN_IF_ERROR(PadTo(index_offset));
+    DSCKPT_ASSIGN_OR_RETURN(index, MakeIndex(data_, layout_, tensor_sums_, log_));
+    DSCKPT_RETURN_IF_ERROR(Write(index));
+    return Write(MakeClosing(layout_, index, index_offset).footer);
+  }
+
+ private:
+  Status Write(std::span<const std::byte> bytes) {
+    position_ += bytes.size();
+    return sink_.Write(bytes);
+  }
+
+  Status PadTo(uint64_t offset) {
+    const std::vector<std::byte> zeros(offset - position_);
+    return zeros.empty() ? Status() : Write(zeros);
+  }
+
+  Status WriteRaw() {
+    for (uint32_t ordinal : layout_.raw_order) {
+      if (layout_.raw_bytes[ordinal] == 0) continue;
+      DSCKPT_RETURN_IF_ERROR(PadTo(layout_.offset[ordinal]));
+      const auto& chunk_end = layout_.columns.tensors.chunk_end;
+      uint32_t sum = ordinal == 0 ? 0 : chunk_end[ordinal - 1];
+      for (uint64_t begin = 0; begin < layout_.raw_bytes[ordinal]; begin += kChunkBytes) {
+        DSCKPT_ASSIGN_OR_RETURN(const auto raw, ReadTensor(ordinal, begin));
+        tensor_sums_[sum++] = format::HashChunk(raw);
+        DSCKPT_RETURN_IF_ERROR(Write(raw));
+      }
+    }
+    return Status();
+  }
+
+  Result<std::span<std::byte>> ReadTensor(uint32_t ordinal, uint64_t begin) {
+    const auto raw =
+        std::span(buffer_).first(std::min(kChunkBytes, layout_.raw_bytes[ordinal] - begin));
+    const uint32_t described = layout_.tensors[ordinal];
+    const auto& source = data_.tensor_sources[described];
+    if (source.producer == 0) {
+      DSCKPT_RETURN_IF_ERROR(ReadHostTensor(data_, described, begin, raw));
+      return raw;
+    }
+    const auto [device, stream] = data_.producers[source.producer - 1];
+    DSCKPT_RETURN_IF_ERROR(
+        io::ReadDevice(device, stream, static_cast<const std::byte*>(source.data) + begin, raw));
+    return raw;
+  }
+
+  /// Measures (emit false) or writes the log from position_ on.
+  Status WalkLog(bool emit) {
+    for (size_t i = 0; i < layout_.log.size(); ++i) {
+      const uint64_t begin = (position_ + kLogAlignment - 1) / kLogAlignment * kLogAlignment;
+      if (emit) {
+        DSCKPT_RETURN_IF_ERROR(PadTo(begin));
+      } else {
+        position_ = begin;
+      }
+      const uint64_t expected = log_[i].stored_bytes;
+      log_[i] = AppendedRecord{};
+      log_[i].offset = begin;
+      DSCKPT_RETURN_IF_ERROR(WriteItem(layout_.log[i], emit, log_[i]));
+      log_[i].stored_bytes = position_ - begin;
+      if (emit && log_[i].stored_bytes != expected) {
+        return Status(StatusCode::kFailedPrecondition,
+                      "an encoded item changed while it was saved: its stored size was " +
+                          std::to_string(expected) + ", now " +
+                          std::to_string(log_[i].stored_bytes));
+      }
+    }
+    return Status();
+  }
+
+  Status WriteItem(const FileLayout::LogItem& item, bool emit, AppendedRecord& record) {
+    uint32_t element_bytes = 1;
+    Encoding encoding;
+    const std::byte* object = nullptr;
+    if (item.is_object) {
+      const uint32_t described = layout_.objects[item.ordinal];
+      const auto& source = data_.object_sources[described];
+      if (source.write) {
+        return Status(StatusCode::kUnsupported,
+                      "object '" + format::Printable(data_.object_names[described]) +
+                          "' streams from a callback, so its size is not known in advance: give "
+                          "bytes, or save to a file");
+      }
+      object = static_cast<const std::byte*>(source.bytes);
+      encoding = data_.objects[described].encoding;
+      record.raw_bytes = source.size;
+    } else {
+      const auto& tensor = data_.tensors[layout_.tensors[item.ordinal]];
+      encoding = tensor.encoding;
+      element_bytes = ElementBytes(tensor.dtype);
+      record.raw_bytes = layout_.raw_bytes[item.ordinal];
+    }
+    for (uint64_t begin = 0; begin < record.raw_bytes; begin += kChunkBytes) {
+      const uint64_t bytes = std::min(kChunkBytes, record.raw_bytes - begin);
+      std::span<const std::byte> stored(object == nullptr ? nullptr : object + begin, bytes);
+      if (object == nullptr) {
+        DSCKPT_ASSIGN_OR_RETURN(stored, ReadTensor(item.ordinal, begin));
+      }
+      record.sums.push_back(format::HashChunk(stored));
+      if (encoding != Encoding::kRaw) {
+        DSCKPT_ASSIGN_OR_RETURN(stored, encoder_.Encode(encoding, element_bytes, stored));
+        record.stored_chunks.push_back(
+            {format::Hash64(stored), static_cast<uint32_t>(stored.size()), 0});
+      }
+      if (!emit) {
+        position_ += stored.size();
+      } else {
+        DSCKPT_RETURN_IF_ERROR(Write(stored));
+      }
+    }
+    return Status();
+  }
+
+  Sink& sink_;
+  const FileLayout& layout_;
+  const Description::Data& data_;
+  std::vector<std::byte> buffer_;
+  std::vector<Hash128> tensor_sums_;
+  std::vector<AppendedRecord> log_;
+  format::ChunkEncoder encoder_;
+  uint64_t position_ = 0;
+};
+
+}  // namespace
+
+Status SaveTo(Sink& sink, const StateProvider& provider, const SaveOptions& options) {
+  DSCKPT_ASSIGN_OR_RETURN(const auto described, Describe(provider, options, nullptr));
+  return SequentialSave(sink, *described).Run();
+}
+
+}  // namespace dsckpt

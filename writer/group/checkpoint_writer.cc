@@ -1,0 +1,401 @@
+// CheckpointWriter: saves in order, two threads.
+
+#include "dsckpt/checkpoint_writer.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "format/names.h"
+#include "io/directory.h"
+#include "io/workers.h"
+#include "run/run_layout.h"
+#include "run/run_lock.h"
+#include "writer/engine/save_task.h"
+#include "writer/group/publish.h"
+#include "writer/group/rank_save.h"
+#include "writer/group/retention.h"
+
+namespace dsckpt {
+namespace {
+
+using JobPtr = std::shared_ptr<CheckpointHandle::Job>;
+
+/// Attempts are counted by coordinator, not by writer: its keys are used once. The same on all
+/// ranks, since they save in the same order.
+std::shared_ptr<std::atomic<uint64_t>> CounterOf(const std::shared_ptr<Coordinator>& coordinator) {
+  struct Entry {
+    std::weak_ptr<Coordinator> coordinator;
+    std::shared_ptr<std::atomic<uint64_t>> counter;
+  };
+  static std::mutex mutex;
+  static std::vector<Entry> entries;
+  std::lock_guard lock(mutex);
+  std::erase_if(entries, [](const Entry& entry) { return entry.coordinator.expired(); });
+  for (const Entry& entry : entries) {
+    if (entry.coordinator.lock() == coordinator) return entry.counter;
+  }
+  entries.push_back({coordinator, std::make_shared<std::atomic<uint64_t>>(0)});
+  return entries.back().counter;
+}
+
+/// A thread that handles jobs one after another, until Close() and the last one.
+class JobThread {
+ public:
+  JobThread(const char* name, std::function<void(const JobPtr&)> handle)
+      : handle_(std::move(handle)), thread_(io::StartThread(name, [this] { Run(); })) {}
+  ~JobThread() {
+    {
+      std::lock_guard lock(mutex_);
+      closing_ = true;
+      changed_.notify_all();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+  bool running() const { return thread_.joinable(); }
+  void Push(JobPtr job) {
+    std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(job));
+    changed_.notify_all();
+  }
+
+ private:
+  void Run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      JobPtr job = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      handle_(job);
+      job.reset();
+      lock.lock();
+    }
+  }
+
+  const std::function<void(const JobPtr&)> handle_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<JobPtr> queue_;  // Guarded by mutex_, as the next.
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+Status CheckOptions(const CheckpointWriterOptions& options) {
+  if (options.run_directory.empty()) {
+    return Status(StatusCode::kInvalidArgument, "CheckpointWriterOptions::run_directory is empty");
+  }
+  if (options.timeout <= std::chrono::milliseconds(0)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "CheckpointWriterOptions::timeout must be positive");
+  }
+  if (options.retention.keep_last < 0 || options.retention.keep_every < 0) {
+    return Status(StatusCode::kInvalidArgument, "Retention: numbers must not be negative");
+  }
+  return Status();
+}
+
+}  // namespace
+
+struct CheckpointWriter::Impl {
+  Impl(Engine& engine_in, CheckpointWriterOptions options_in)
+      : engine(engine_in),
+        options(std::move(options_in)),
+        coordinator(options.coordinator),
+        counter(CounterOf(coordinator)) {}
+
+  bool InChild() const { return getpid() != process; }
+  Status Open();
+  void Emit(Event::Kind kind, const Status& status);
+  Status CheckName(const CheckpointHandle::Job& job);
+  Status ClaimName(CheckpointHandle::Job& job);
+  Status Begin(CheckpointHandle::Job& job, std::span<const ShardSource> shards,
+               const CheckpointSaveOptions& save);
+  Status StartShards(CheckpointHandle::Job& job, std::span<const ShardSource> shards,
+                     const SaveOptions& save);
+  void Commit(const JobPtr& job);
+  std::vector<JobPtr> Active();
+  Status AwaitAlone();
+  Status TakeUnseenFailure();
+
+  const pid_t process = getpid();
+  Engine& engine;
+  const CheckpointWriterOptions options;
+  const std::shared_ptr<Coordinator> coordinator;
+  const std::shared_ptr<std::atomic<uint64_t>> counter;
+  std::unique_ptr<io::LockFile> lock;
+  RunState run_state{.retention = options.retention};  // Of the commit thread.
+  const io::Warn warn = [this](const Status& status) { Emit(Event::Kind::kDurability, status); };
+  std::mutex save_mutex;  // Save() calls run one at a time: their order is the group's.
+  std::mutex event_mutex;
+  std::mutex mutex;
+  std::vector<JobPtr> active, failed;  // Guarded by mutex.
+  // Two, because waiting for this rank's storage cannot be cut short when time is up.
+  JobThread commits{"dsckpt-group", [this](const JobPtr& job) { Commit(job); }};
+  JobThread reports{"dsckpt-shards", [](const JobPtr& job) { job->SetReport(job->MakeReport()); }};
+};
+
+Status CheckpointWriter::Impl::Open() {
+  if (!commits.running() || !reports.running()) {
+    return Status(StatusCode::kOutOfMemory, "cannot start the checkpoint writer's threads");
+  }
+  DSCKPT_RETURN_IF_ERROR(io::MakeDirectories(options.run_directory));
+  if (coordinator->rank() != 0) return Status();
+  // For whoever made the run directory just now and did not sync it. Where the parent cannot be
+  // opened, it was not made by this user.
+  static_cast<void>(io::SyncDirectory(io::ParentOf(options.run_directory)).ok());
+  if (options.standalone) return Status();
+  DSCKPT_ASSIGN_OR_RETURN(lock, run::LockRun(options.run_directory));
+  return Recover(options.run_directory, coordinator->session(), warn);
+}
+
+void CheckpointWriter::Impl::Emit(Event::Kind kind, const Status& status) {
+  if (!options.on_event) return;
+  std::lock_guard event_lock(event_mutex);
+  options.on_event(Event{kind, status});
+}
+
+/// What rank 0 can know at once, so that no training step is waited for. Only while nothing else is
+/// under way, which might change what stands.
+Status CheckpointWriter::Impl::CheckName(const CheckpointHandle::Job& job) {
+  if (job.rank != 0 || !Active().empty()) return Status();
+  return CheckTarget(job.attempt.paths, job.attempt.replace, !options.standalone).status();
+}
+
+/// Without the lock of the run, that of the one name; and what dead processes left of it goes.
+Status CheckpointWriter::Impl::ClaimName(CheckpointHandle::Job& job) {
+  if (job.rank != 0 || !options.standalone) return Status();
+  const run::AttemptPaths& paths = job.attempt.paths;
+  {
+    std::lock_guard guard(mutex);
+    for (const JobPtr& other : active) {
+      if (other->attempt.paths.name == paths.name) job.name_lock = other->name_lock;
+    }
+  }
+  if (job.name_lock != nullptr) return Status();
+  DSCKPT_ASSIGN_OR_RETURN(job.name_lock, run::LockEntry(paths.run, paths.name));
+  return run::WhileNoRank0(paths.run, [&] {  // It has attempts of its own here.
+    return Recover(paths.run, coordinator->session(), warn, paths.name);
+  });
+}
+
+Status CheckpointWriter::Impl::Begin(CheckpointHandle::Job& job,
+                                     std::span<const ShardSource> shards,
+                                     const CheckpointSaveOptions& save) {
+  Attempt& attempt = job.attempt;
+  if (!save.name.empty()) {
+    DSCKPT_RETURN_IF_ERROR(run::CheckCheckpointName(save.name, attempt.paths.attempt));
+    attempt.paths.name = save.name;
+  }
+  const bool unknown = attempt.step == kUnknownStep && options.standalone;
+  if (attempt.step < 0 && !unknown) {
+    return Status(StatusCode::kInvalidArgument,
+                  "step " + std::to_string(attempt.step) + " is negative");
+  }
+  if (save.file.container != Container::kDsckpt) {
+    return Status(StatusCode::kInvalidArgument,
+                  "a checkpoint of many ranks needs shards in dsckpt's own format");
+  }
+  DSCKPT_RETURN_IF_ERROR(ClaimName(job));
+  DSCKPT_RETURN_IF_ERROR(CheckName(job));
+  if (attempt.paths.in_place) DSCKPT_RETURN_IF_ERROR(io::MakeDirectories(attempt.paths.Final()));
+  // Every rank makes it, whichever comes first, also without shards: a directory that is gone then
+  // means that the attempt is over.
+  Status made = io::MakeDirectory(attempt.paths.Directory());
+  if (!made.ok() && made.code() != StatusCode::kAlreadyExists) return made;
+  CheckpointStep("directory");
+  DSCKPT_RETURN_IF_ERROR(StartShards(job, shards, save.file));
+  CheckpointStep("saving");
+  return Status();
+}
+
+Status CheckpointWriter::Impl::StartShards(CheckpointHandle::Job& job,
+                                           std::span<const ShardSource> shards,
+                                           const SaveOptions& save) {
+  for (const ShardSource& shard : shards) {
+    const std::string name = shard.name.empty() ? DefaultShardName(job.rank) : shard.name;
+    DSCKPT_RETURN_IF_ERROR(run::CheckShardName(name));
+    if (shard.provider == nullptr) {
+      return Status(StatusCode::kInvalidArgument, "shard '" + name + "' has no provider");
+    }
+    if (std::find(job.shards.begin(), job.shards.end(), name) != job.shards.end()) {
+      return Status(StatusCode::kAlreadyExists,
+                    "two shards of this rank are called '" + format::Printable(name) + "'");
+    }
+    job.shards.push_back(name);
+  }
+  for (size_t i = 0; i < shards.size(); ++i) {
+    auto started =
+        engine.Save(job.attempt.paths.Directory() + "/" + job.shards[i], *shards[i].provider, save);
+    if (!started.ok()) {
+      for (const SaveHandle& other : job.saves) other.Cancel();
+      return started.status();
+    }
+    job.saves.push_back(std::move(started).value());
+  }
+  return Status();
+}
+
+void CheckpointWriter::Impl::Commit(const JobPtr& job) {
+  Status outcome = Guarded([&] {
+    return CommitAttempt(*coordinator, job->attempt, job->WaitReport(),
+                         options.standalone ? nullptr : &run_state, warn);
+  });
+  if (!outcome.ok()) {
+    const bool published = outcome.code() == StatusCode::kDurabilityUnknown;
+    Emit(published ? Event::Kind::kDurability : Event::Kind::kSaveFailed, outcome);
+  }
+  std::shared_ptr<io::LockFile> free;
+  {
+    std::lock_guard guard(mutex);
+    if (!outcome.ok()) failed.push_back(job);
+    std::erase(active, job);
+    free = std::move(job->name_lock);
+  }
+  // The last one of its name gives it free before anybody hears of the end.
+  free.reset();
+  job->MarkDone(std::move(outcome));
+}
+
+std::vector<JobPtr> CheckpointWriter::Impl::Active() {
+  std::lock_guard guard(mutex);
+  return active;
+}
+
+/// Holding `save_mutex`: until nothing is under way, on a writer that owns its run.
+Status CheckpointWriter::Impl::AwaitAlone() {
+  if (lock == nullptr) {
+    return Status(StatusCode::kFailedPrecondition,
+                  "only the writer of rank 0 rolls a run back, and no standalone one")
+        .WithPath(options.run_directory);
+  }
+  for (const JobPtr& job : Active()) job->AwaitDone();
+  return Status();
+}
+
+Status CheckpointWriter::Impl::TakeUnseenFailure() {
+  while (true) {
+    JobPtr job;
+    {
+      std::lock_guard guard(mutex);
+      if (failed.empty()) return Status();
+      job = std::move(failed.front());
+      failed.erase(failed.begin());
+    }
+    // Not under the lock: what is left of its commit takes that.
+    if (!job->WasSeen()) return job->WaitDone();
+  }
+}
+
+CheckpointWriter::CheckpointWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  // A forked child has none of the threads.
+  if (impl_->InChild()) static_cast<void>(impl_.release());
+}
+
+Result<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Create(
+    Engine& engine, CheckpointWriterOptions options) {
+  DSCKPT_RETURN_IF_ERROR(CheckOptions(options));
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(options.run_directory, error);
+  if (error) {
+    return Status(StatusCode::kInvalidArgument, "no such path: '" + options.run_directory + "'");
+  }
+  options.run_directory = absolute.string();
+  if (options.coordinator == nullptr) options.coordinator = SingleRank();
+  auto impl = std::make_unique<Impl>(engine, std::move(options));
+  DSCKPT_RETURN_IF_ERROR(impl->Open());
+  return std::unique_ptr<CheckpointWriter>(new CheckpointWriter(std::move(impl)));
+}
+
+Result<CheckpointHandle> CheckpointWriter::Save(int64_t step, const StateProvider& state,
+                                                const CheckpointSaveOptions& options) {
+  const ShardSource shard{.name = {}, .provider = &state};
+  return Save(step, std::span(&shard, 1), options);
+}
+
+Result<CheckpointHandle> CheckpointWriter::Save(int64_t step, std::span<const ShardSource> shards,
+                                                const CheckpointSaveOptions& options) {
+  if (impl_->InChild()) return InChildStatus();
+  std::lock_guard lock(impl_->save_mutex);
+  const auto job = std::make_shared<CheckpointHandle::Job>();
+  const uint64_t sequence = impl_->counter->fetch_add(1);
+  job->rank = impl_->coordinator->rank();
+  job->attempt = {
+      .paths = {.run = impl_->options.run_directory,
+                .name = DefaultCheckpointName(step),
+                .attempt = impl_->coordinator->session() + "-" + std::to_string(sequence),
+                .in_place = options.in_place},
+      .sequence = sequence,
+      .step = step,
+      .replace = options.replace,
+      .deadline = Coordinator::Clock::now() + impl_->options.timeout};
+  job->refused = impl_->Begin(*job, shards, options);
+  {
+    std::lock_guard guard(impl_->mutex);
+    impl_->active.push_back(job);
+  }
+  // A refused one too: the other ranks wait for this rank's report.
+  impl_->reports.Push(job);
+  impl_->commits.Push(job);
+  if (!job->refused.ok()) return job->refused;
+  return CheckpointHandle(job);
+}
+
+Status CheckpointWriter::WaitDurable() {
+  if (impl_->InChild()) return InChildStatus();
+  for (const JobPtr& job : impl_->Active()) job->AwaitDone();
+  return impl_->TakeUnseenFailure();
+}
+
+Status CheckpointWriter::RollBack(int64_t step) {
+  if (impl_->InChild()) return InChildStatus();
+  std::lock_guard lock(impl_->save_mutex);
+  DSCKPT_RETURN_IF_ERROR(impl_->AwaitAlone());
+  return MoveLatestBack(impl_->options.run_directory, step);
+}
+
+Status CheckpointWriter::RollBack(std::string_view name) {
+  if (impl_->InChild()) return InChildStatus();
+  std::lock_guard lock(impl_->save_mutex);
+  DSCKPT_RETURN_IF_ERROR(impl_->AwaitAlone());
+  return MoveLatestBack(impl_->options.run_directory, std::string(name));
+}
+
+namespace {
+
+/// What a crash left is mended before somebody chooses among what stands.
+template <typename Which>
+Status RollBackAlone(const std::string& run, const Which& which) {
+  DSCKPT_ASSIGN_OR_RETURN(const auto lock, run::LockRun(run));
+  DSCKPT_RETURN_IF_ERROR(Recover(run, {}, {}));
+  return MoveLatestBack(run, which);
+}
+
+}  // namespace
+
+Status RollBack(const std::string& run_directory, int64_t step) {
+  return RollBackAlone(run_directory, step);
+}
+
+Status RollBack(const std::string& run_directory, std::string_view name) {
+  return RollBackAlone(run_directory, std::string(name));
+}
+
+CheckpointHandle::CheckpointHandle() = default;
+CheckpointHandle::~CheckpointHandle() = default;
+CheckpointHandle::CheckpointHandle(const CheckpointHandle&) = default;
+CheckpointHandle& CheckpointHandle::operator=(const CheckpointHandle&) = default;
+CheckpointHandle::CheckpointHandle(std::shared_ptr<Job> job) : job_(std::move(job)) {}
+
+Status CheckpointHandle::WaitCaptured() const { return job_ ? job_->WaitCaptured() : Status(); }
+Status CheckpointHandle::WaitDurable() const { return job_ ? job_->WaitDone() : Status(); }
+
+}  // namespace dsckpt

@@ -1,0 +1,302 @@
+#include "writer/group/publish.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "format/names.h"
+#include "io/directory.h"
+#include "run/manifest_file.h"
+#include "writer/group/coordinator_store.h"
+#include "writer/group/retention.h"
+
+namespace dsckpt {
+namespace {
+
+std::atomic<CheckpointStepHook> step_hook{nullptr};
+
+/// Attribute caches of network file systems hide what others did for a while.
+constexpr std::chrono::seconds kListPatience{30};
+constexpr std::chrono::seconds kLookPatience{1};
+
+bool Stands(const std::string& path) {
+  const auto kind = io::KindOf(path);
+  return kind.ok() && *kind != io::PathKind::kNone;
+}
+
+Status GivenUp(const AttemptPaths& paths) {
+  return Status(StatusCode::kTimedOut, "another rank gave up the checkpoint '" + paths.Final() +
+                                           "' while it was being committed: nothing was published")
+      .WithPath(paths.Final());
+}
+
+Status Unsynced(const AttemptPaths& paths, const Status& why) {
+  return Status(StatusCode::kDurabilityUnknown,
+                "published '" + paths.Final() + "', but a power cut may undo it: " + why.message())
+      .WithErrno(why.error_number())
+      .WithPath(paths.Final());
+}
+
+bool IsPublished(const AttemptPaths& paths) {
+  const auto manifest = run::ReadManifest(paths.Final());
+  return manifest.ok() && manifest->view.attempt == paths.attempt;
+}
+
+/// What every rank saw of its own shards must be what this one sees: the directory is shared.
+Status FindShards(const AttemptPaths& paths, const std::vector<std::string>& shards,
+                  Coordinator::Clock::time_point deadline) {
+  for (Backoff backoff(std::min(deadline, Coordinator::Clock::now() + kListPatience));;) {
+    if (Stands(paths.Tombstone())) return GivenUp(paths);
+    DSCKPT_ASSIGN_OR_RETURN(const auto entries, io::ListDirectory(paths.Directory()));
+    const auto missing = std::find_if(shards.begin(), shards.end(), [&](const std::string& shard) {
+      return !std::binary_search(entries.begin(), entries.end(), shard);
+    });
+    if (missing == shards.end()) return Status();
+    if (backoff.Wait()) continue;
+    return Status(StatusCode::kIncomplete, "rank 0 does not see shard '" + *missing + "' in '" +
+                                               paths.Directory() +
+                                               "': the run directory must be one that all ranks "
+                                               "share")
+        .WithPath(paths.Directory());
+  }
+}
+
+Status SyncPublished(const AttemptPaths& paths) {
+  Status synced = paths.in_place ? io::SyncDirectory(paths.Final()) : Status();
+  if (synced.ok()) synced = io::SyncDirectory(paths.run);
+  return synced.ok() ? Status() : Unsynced(paths, synced);
+}
+
+void WarnOf(Status status, const io::Warn& warn) {
+  if (!status.ok() && warn) warn(std::move(status));
+}
+
+/// The old checkpoint is in the attempt's directory. A rank that gives up may take it away, which
+/// does no harm.
+Status FinishExchange(const AttemptPaths& paths, const io::Warn& warn) {
+  CheckpointStep("renamed");
+  DSCKPT_RETURN_IF_ERROR(SyncPublished(paths));
+  CheckpointStep("synced");
+  WarnOf(io::RemoveAll(paths.Directory()), warn);
+  return Status();
+}
+
+/// `replaces`: what stands at the name gives way. Else nothing does, not even what came there since
+/// somebody looked.
+Status MoveDirectory(const AttemptPaths& paths, bool replaces, const io::Warn& warn) {
+  replaces = replaces && Stands(paths.Final());
+  if (replaces) {
+    const Status exchanged = io::Exchange(paths.Directory(), paths.Final());
+    if (exchanged.code() == StatusCode::kNotFound) return GivenUp(paths);
+    if (exchanged.ok()) return FinishExchange(paths, warn);
+    if (exchanged.code() != StatusCode::kUnsupported) return exchanged;
+    DSCKPT_RETURN_IF_ERROR(io::RenameNoReplace(paths.Final(), paths.Replaced()));
+    CheckpointStep("replaced");
+  }
+  Status moved = io::RenameNoReplace(paths.Directory(), paths.Final());
+  if (!moved.ok()) {
+    if (replaces) WarnOf(io::RenameNoReplace(paths.Replaced(), paths.Final()), warn);
+    return moved.code() == StatusCode::kNotFound ? GivenUp(paths) : moved;
+  }
+  CheckpointStep("renamed");
+  DSCKPT_RETURN_IF_ERROR(SyncPublished(paths));
+  CheckpointStep("synced");
+  if (replaces) WarnOf(io::RemoveAll(paths.Replaced()), warn);
+  return Status();
+}
+
+/// Moves shards and manifest of an attempt one by one. Those that a crash stopped may have some
+/// shards in place already.
+class InPlaceMove {
+ public:
+  InPlaceMove(const AttemptPaths& paths, const std::vector<std::string>& shards)
+      : paths_(paths), shards_(shards) {}
+
+  Status Run(const io::Warn& warn) {
+    const std::vector<std::string> old = OldShards();
+    Status moved = Move();
+    if (!moved.ok()) {
+      for (const std::string& path : moved_) WarnOf(io::RemoveAll(path), warn);
+      return moved;
+    }
+    CheckpointStep("renamed");
+    DSCKPT_RETURN_IF_ERROR(SyncPublished(paths_));
+    CheckpointStep("synced");
+    WarnOf(io::RemoveAll(paths_.Directory()), warn);
+    for (const std::string& shard : old) {
+      if (std::find(shards_.begin(), shards_.end(), shard) != shards_.end()) continue;
+      WarnOf(io::RemoveAll(paths_.Final() + "/" + shard), warn);
+    }
+    return Status();
+  }
+
+ private:
+  std::vector<std::string> OldShards() const {
+    const auto old = run::ReadManifest(paths_.Final());
+    if (!old.ok()) return {};
+    return {old->view.shard_names.begin(), old->view.shard_names.end()};
+  }
+
+  Status Move() {
+    if (Stands(run::ManifestPath(paths_.Final()))) {
+      // Before the first of its shards changes.
+      DSCKPT_RETURN_IF_ERROR(io::RemoveAll(run::ManifestPath(paths_.Final())));
+      DSCKPT_RETURN_IF_ERROR(io::SyncDirectory(paths_.Final()));
+      CheckpointStep("replaced");
+    }
+    for (const std::string& shard : shards_) {
+      DSCKPT_RETURN_IF_ERROR(MoveShard(shard));
+      CheckpointStep("moved");
+    }
+    DSCKPT_RETURN_IF_ERROR(io::SyncDirectory(paths_.Final()));
+    return Checked(io::RenameNoReplace(run::ManifestPath(paths_.Directory()),
+                                       run::ManifestPath(paths_.Final())));
+  }
+
+  Status MoveShard(const std::string& shard) {
+    const std::string to = paths_.Final() + "/" + shard;
+    const std::string from = paths_.Directory() + "/" + shard;
+    if (!Stands(from) && Stands(paths_.Directory()) && Stands(to)) return Status();
+    DSCKPT_RETURN_IF_ERROR(Checked(io::RenameFile(from, to)));
+    moved_.push_back(to);
+    return Status();
+  }
+
+  Status Checked(Status status) const {
+    return status.code() == StatusCode::kNotFound ? GivenUp(paths_) : status;
+  }
+
+  const AttemptPaths& paths_;
+  const std::vector<std::string>& shards_;
+  std::vector<std::string> moved_;
+};
+
+/// The tombstone stays, since others may still look for it. It is durable before it is emptied: a
+/// power cut must not bring back its old name with only some of its files.
+void EmptyTombstone(const AttemptPaths& paths) {
+  const std::string path = paths.Tombstone();
+  const auto entries = io::ListDirectory(path);
+  if (!entries.ok() || !io::SyncDirectory(paths.Parent()).ok()) return;
+  for (const std::string& entry : *entries) {
+    static_cast<void>(io::RemoveAll(path + "/" + entry).ok());  // Rank 0 clears it at its start.
+  }
+}
+
+/// Whether the directory was taken away here and now.
+Status TakeAway(const AttemptPaths& paths) {
+  Status taken = io::RenameNoReplace(paths.Directory(), paths.Tombstone());
+  // Given up before, and made again by a rank that came late.
+  if (taken.code() == StatusCode::kAlreadyExists) taken = io::RemoveAll(paths.Directory());
+  return taken;
+}
+
+/// Rank 0 may be slow, not dead.
+Status AwaitLatest(const AttemptPaths& paths) {
+  for (Backoff backoff(Coordinator::Clock::now() + kLookPatience);;) {
+    if (run::ReadLatest(paths.run) == paths.name) {
+      const Status synced = io::SyncDirectory(paths.run);
+      return synced.ok() ? Status() : LatestUnknown(paths, synced);
+    }
+    if (backoff.Wait()) continue;
+    return LatestUnknown(paths, Status(StatusCode::kTimedOut, "rank 0 did not say in time"));
+  }
+}
+
+}  // namespace
+
+void SetCheckpointStepHook(CheckpointStepHook hook) { step_hook = hook; }
+
+void CheckpointStep(const char* step) {
+  if (const CheckpointStepHook hook = step_hook.load(); hook != nullptr) hook(step);
+}
+
+Result<bool> CheckTarget(const AttemptPaths& paths, bool replace, bool run) {
+  DSCKPT_ASSIGN_OR_RETURN(const auto kind, io::KindOf(paths.Final()));
+  if (kind == io::PathKind::kNone) return false;
+  DSCKPT_ASSIGN_OR_RETURN(const auto manifest, io::KindOf(run::ManifestPath(paths.Final())));
+  const bool checkpoint = manifest == io::PathKind::kFile;
+  if (checkpoint ? replace : paths.in_place && kind == io::PathKind::kDirectory) return true;
+  if (checkpoint && run && IsAbandoned(paths.run, paths.name)) return true;
+  return Status(StatusCode::kAlreadyExists,
+                checkpoint ? "checkpoint '" + paths.Final() +
+                                 "' stands already: give another name, ask to replace it, or, "
+                                 "where training goes on from an earlier one, roll the run back "
+                                 "to that first (RollBack(), Run.roll_back() in Python)"
+                           : "'" + paths.Final() +
+                                 "' stands and is no checkpoint: remove it, or give another name")
+      .WithPath(paths.Final());
+}
+
+Status PublishAttempt(const AttemptPaths& paths, const format::ManifestColumns& manifest,
+                      bool replaces, Coordinator::Clock::time_point deadline,
+                      const io::Warn& warn) {
+  DSCKPT_ASSIGN_OR_RETURN(const auto bytes, format::EncodeManifest(manifest));
+  DSCKPT_RETURN_IF_ERROR(FindShards(paths, manifest.shard_names, deadline));
+  Status written = io::WriteSmallFile(run::ManifestPath(paths.Directory()), bytes);
+  if (written.code() == StatusCode::kNotFound) return GivenUp(paths);
+  DSCKPT_RETURN_IF_ERROR(std::move(written));
+  CheckpointStep("manifest");
+  if (!paths.in_place) return MoveDirectory(paths, replaces, warn);
+  return InPlaceMove(paths, manifest.shard_names).Run(warn);
+}
+
+Status FinishInPlace(const AttemptPaths& paths) {
+  const auto manifest = run::ReadManifest(paths.Directory());
+  if (!manifest.ok() || manifest->view.attempt != paths.attempt) return Status();
+  if (Stands(run::ManifestPath(paths.Final()))) return Status();
+  const std::vector<std::string> shards(manifest->view.shard_names.begin(),
+                                        manifest->view.shard_names.end());
+  for (size_t i = 0; i < shards.size(); ++i) {
+    auto bytes = io::FileBytes(paths.Directory() + "/" + shards[i]);
+    if (!bytes.ok()) bytes = io::FileBytes(paths.Final() + "/" + shards[i]);
+    if (!bytes.ok() || *bytes != manifest->view.shard_file_bytes[i]) return Status();
+  }
+  return InPlaceMove(paths, shards).Run({});
+}
+
+void DiscardAttempt(const AttemptPaths& paths) {
+  // Best effort: rank 0 clears at its next start what stays.
+  if (TakeAway(paths).ok()) static_cast<void>(io::SyncDirectory(paths.Parent()).ok());
+  static_cast<void>(io::RemoveAll(paths.Tombstone()).ok());
+  if (paths.in_place) ::rmdir(paths.Final().c_str());  // Where it was made for this.
+}
+
+Status LatestUnknown(const AttemptPaths& paths, const Status& why) {
+  return Status(StatusCode::kDurabilityUnknown,
+                "published '" + paths.Final() +
+                    "', but 'latest' may still name the checkpoint before it: " + why.message() +
+                    "; save again, or roll the run to it")
+      .WithErrno(why.error_number())
+      .WithPath(paths.Final());
+}
+
+Status GiveUpAttempt(const AttemptPaths& paths, bool moves_latest) {
+  const Status taken = TakeAway(paths);
+  if (taken.ok()) EmptyTombstone(paths);
+  bool published = false;
+  for (Backoff backoff(Coordinator::Clock::now() + kLookPatience);;) {
+    published = IsPublished(paths);
+    if (published || taken.ok() || Stands(paths.Tombstone()) || !backoff.Wait()) break;
+  }
+  if (published) {
+    DSCKPT_RETURN_IF_ERROR(SyncPublished(paths));
+    return moves_latest ? AwaitLatest(paths) : Status();
+  }
+  if (taken.ok() || taken.code() == StatusCode::kNotFound) {
+    return Status(StatusCode::kTimedOut,
+                  "checkpoint '" + paths.Final() +
+                      "' was given up: rank 0 did not say in time what became of it")
+        .WithPath(paths.Final());
+  }
+  return Status(StatusCode::kDurabilityUnknown,
+                "rank 0 did not say in time what became of checkpoint '" + paths.Final() +
+                    "', and it cannot be taken back: " + taken.message())
+      .WithErrno(taken.error_number())
+      .WithPath(paths.Final());
+}
+
+}  // namespace dsckpt
