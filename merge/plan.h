@@ -1,10 +1,11 @@
-#ifndef DSCKPT_TOOLS_MERGE_PLAN_H_
-#define DSCKPT_TOOLS_MERGE_PLAN_H_
+#ifndef DSCKPT_MERGE_PLAN_H_
+#define DSCKPT_MERGE_PLAN_H_
 
 // What a merge writes, tensors assembled on demand.
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,17 +13,12 @@
 #include <vector>
 
 #include "dsckpt/checkpoint.h"
+#include "dsckpt/merge.h"
 #include "dsckpt/provider.h"
-#include "tools/merge_tree.h"
-#include "tools/select/selection.h"
+#include "merge/metadata.h"
+#include "merge/tree.h"
 
-namespace dsckpt::tools {
-
-/// How the logical tensors are spread over output files.
-struct Spread {
-  uint64_t max_shard_bytes = 0;  ///< 0: no limit
-  uint32_t shards = 0;           ///< 0: as many as max_shard_bytes makes, else one
-};
+namespace dsckpt::merge {
 
 /// What becomes of the logical tensors.
 struct Choice {
@@ -36,14 +32,28 @@ struct Choice {
 };
 
 /// All of `selection`, or kInvalidArgument where it meets nothing.
-Result<Choice> MakeChoice(const Checkpoint& checkpoint, const Selection& selection);
+Result<Choice> MakeChoice(const Checkpoint& checkpoint, const TensorSelection& selection);
+
+/// What ends a merge early.
+struct Cancellation {
+  /// MergeOptions::cancelled; asked on one thread.
+  std::function<bool()> asked;
+  /// For the threads that read: the first asking that said yes is noted here.
+  std::atomic<bool> noted = false;
+
+  /// Asks. kCancelled once the answer was yes.
+  Status Check();
+  /// The same without asking, on any thread.
+  Status Noted() const;
+};
 
 /// What a merge will write. Tensors stay where they are until an output asks for their bytes.
 class MergePlan {
  public:
   /// Checks that every chosen tensor is covered (kIncomplete, before any output), folds tied
   /// tensors, spreads the rest.
-  static Result<MergePlan> Make(const Checkpoint& checkpoint, Choice choice, const Spread& spread);
+  static Result<MergePlan> Make(const Checkpoint& checkpoint, Choice choice,
+                                const MergeOptions& options, Cancellation& cancellation);
 
   const Choice& choice() const { return choice_; }
   /// Name in the output. REQUIRES: chosen.
@@ -76,7 +86,7 @@ class MergePlan {
 
  private:
   Status FoldTies(const Checkpoint& checkpoint);
-  void SpreadTensors(const Checkpoint& checkpoint, const Spread& spread);
+  void SpreadTensors(const Checkpoint& checkpoint, const MergeOptions& options);
   Status AddRecordedTies(const Checkpoint& checkpoint);
 
   Choice choice_;
@@ -90,14 +100,22 @@ class MergePlan {
   uint64_t pieces_ = 0, stored_bytes_ = 0;
 };
 
-/// One output file of a merge as a provider: tensors assembled while they are written, and with
-/// `rest` objects, leaves and attributes. `overflows` counts elements that a cast makes infinite.
-/// Borrows all of its parts.
+/// All that the outputs of a merge are written from, and what is known when they are.
+struct MergeInput {
+  const Checkpoint& checkpoint;
+  const MergePlan& plan;
+  const MergedTree& tree;
+  const Metadata& metadata;  ///< goes into every file
+  const MergeOptions& options;
+  Cancellation& cancellation;
+  std::atomic<uint64_t> overflows = 0;  ///< elements that a cast made infinite
+};
+
+/// One output file of a merge as a provider: tensors assembled while they are written, and in the
+/// first file of dsckpt ones objects, leaves and attributes. Borrows the input.
 class MergeProvider final : public StateProvider {
  public:
-  MergeProvider(const Checkpoint& checkpoint, const MergePlan& plan, const MergedTree& tree,
-                size_t file, bool rest, bool keep_encodings, bool verify,
-                std::atomic<uint64_t>* overflows);
+  MergeProvider(MergeInput& input, size_t file);
   void Describe(Description& description) const override;
 
  private:
@@ -108,14 +126,14 @@ class MergeProvider final : public StateProvider {
                       std::string_view tag) const;
   void DescribeAttributes(Description& description) const;
 
+  MergeInput& input_;
   const Checkpoint& checkpoint_;
   const MergePlan& plan_;
   const MergedTree& tree_;
   const size_t file_;
-  const bool rest_, keep_encodings_, verify_;
-  std::atomic<uint64_t>* const overflows_;
+  const bool rest_;
 };
 
-}  // namespace dsckpt::tools
+}  // namespace dsckpt::merge
 
-#endif  // DSCKPT_TOOLS_MERGE_PLAN_H_
+#endif  // DSCKPT_MERGE_PLAN_H_

@@ -1,4 +1,4 @@
-#include "tools/select/rename.h"
+#include "merge/select/rename.h"
 
 #include <sys/resource.h>
 
@@ -10,18 +10,15 @@
 #include <utility>
 #include <vector>
 
-#include "tools/terminal/format.h"
-#include "tools/terminal/text.h"
+#include "base/unicode.h"
 
-namespace dsckpt::tools {
+namespace dsckpt::merge {
 
 namespace {
 
 Status Invalid(std::string message) {
   return Status(StatusCode::kInvalidArgument, std::move(message));
 }
-
-std::string Quoted(std::string_view name) { return Format("'{}'", FitWidth(Printable(name), 200)); }
 
 /// Looking for ".*x" at every place of a name of 4,096 bytes takes 60 million, in half a second.
 constexpr uint64_t kMaxSteps = 150'000'000;
@@ -106,7 +103,8 @@ std::string Replacement(const std::string& sed) {
     if (sed[i] == '\\' && i + 1 < sed.size()) {
       ++i;
       const bool group = sed[i] >= '0' && sed[i] <= '9';
-      out += group ? Format("${:02}", sed[i] - '0') : std::string(1, sed[i]);
+      if (group) out += "$0";
+      out += sed[i];
     } else if (sed[i] == '&') {
       out += "$&";
     } else if (sed[i] == '$') {
@@ -122,7 +120,7 @@ std::string Replacement(const std::string& sed) {
 
 Result<Rename> Rename::Parse(const std::string& text) {
   const auto wrong = [&](const std::string& why) {
-    return Invalid(Format("--rename takes s/RE/NEW/, not {}: {}", Quoted(text), why));
+    return Invalid("rename takes s/RE/NEW/, not " + QuotedName(text) + ": " + why);
   };
   if (text.size() < 2 || text[0] != 's') return wrong("it does not begin with s/");
   std::vector<std::string> parts(1);
@@ -154,14 +152,13 @@ Result<Rename> Rename::Parse(const std::string& text) {
 
 Result<std::string> Rename::Apply(const std::string& name) const {
   const auto wrong = [&](const std::string& why) {
-    return Invalid(
-        Format("--rename {}: {}: {}", FitWidth(Printable(text_), 200), Quoted(name), why));
+    return Invalid("rename " + FitWidth(Printable(text_), 200) + ": " + QuotedName(name) + ": " +
+                   why);
   };
   if (name.size() > kMaxNameBytes) {
-    return wrong(
-        Format("this name has {} bytes, and expressions take names of up to {}; leave it "
-               "out with --exclude, or rename it before it is saved",
-               Grouped(name.size()), Grouped(kMaxNameBytes)));
+    return wrong("this name has " + std::to_string(name.size()) +
+                 " bytes, and expressions take names of up to " + std::to_string(kMaxNameBytes) +
+                 "; leave it out with exclude, or rename it before it is saved");
   }
   const auto first =
       all_ ? std::regex_constants::format_default : std::regex_constants::format_first_only;
@@ -172,14 +169,13 @@ Result<std::string> Rename::Apply(const std::string& name) const {
                        CountedIterator(name.data() + name.size(), budget), expression_, with_,
                        first);
   } catch (const TooMuch& error) {
-    return wrong(
-        Format("the expression {} on this name: write it more exactly, for example with "
-               "[^/]* in the place of .* and with ^ in front",
-               error.what()));
+    return wrong(std::string("the expression ") + error.what() +
+                 " on this name: write it more exactly, for example with [^/]* in the place of .* "
+                 "and with ^ in front");
   } catch (const std::regex_error& error) {
     return wrong(error.what());
   }
   return renamed;
 }
 
-}  // namespace dsckpt::tools
+}  // namespace dsckpt::merge

@@ -1,15 +1,15 @@
-#ifndef DSCKPT_TOOLS_SELECT_RENAME_H_
-#define DSCKPT_TOOLS_SELECT_RENAME_H_
+#ifndef DSCKPT_MERGE_SELECT_RENAME_H_
+#define DSCKPT_MERGE_SELECT_RENAME_H_
 
 #include <regex>
 #include <string>
 
 #include "dsckpt/status.h"
 
-// The option --rename. Names come from files and the matcher recurses and backtracks, so that both
-// its depth and its steps have bounds.
+// Replacements in names. Names come from files and the matcher recurses and backtracks, so that
+// both its depth and its steps have bounds.
 
-namespace dsckpt::tools {
+namespace dsckpt::merge {
 
 class Rename {
  public:
@@ -31,6 +31,6 @@ class Rename {
   bool all_ = false;
 };
 
-}  // namespace dsckpt::tools
+}  // namespace dsckpt::merge
 
-#endif  // DSCKPT_TOOLS_SELECT_RENAME_H_
+#endif  // DSCKPT_MERGE_SELECT_RENAME_H_

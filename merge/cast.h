@@ -1,5 +1,5 @@
-#ifndef DSCKPT_TOOLS_CAST_H_
-#define DSCKPT_TOOLS_CAST_H_
+#ifndef DSCKPT_MERGE_CAST_H_
+#define DSCKPT_MERGE_CAST_H_
 
 // Floating-point dtypes into each other.
 
@@ -11,7 +11,7 @@
 #include "dsckpt/dtype.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt::tools {
+namespace dsckpt::merge {
 
 /// Whether tensors of this dtype are cast: F16, BF16, F32, F64.
 bool CanCast(DType dtype);
@@ -28,6 +28,6 @@ Result<uint64_t> ReadCast(
     DType from, DType to, uint64_t offset, std::span<std::byte> out,
     const std::function<Status(uint64_t offset, std::span<std::byte> out)>& read);
 
-}  // namespace dsckpt::tools
+}  // namespace dsckpt::merge
 
-#endif  // DSCKPT_TOOLS_CAST_H_
+#endif  // DSCKPT_MERGE_CAST_H_

@@ -1,5 +1,5 @@
-#ifndef DSCKPT_TOOLS_MERGE_TREE_H_
-#define DSCKPT_TOOLS_MERGE_TREE_H_
+#ifndef DSCKPT_MERGE_TREE_H_
+#define DSCKPT_MERGE_TREE_H_
 
 // The state trees of all ranks in one.
 
@@ -16,7 +16,10 @@
 #include "dsckpt/provider.h"
 #include "dsckpt/tree.h"
 
-namespace dsckpt::tools {
+namespace dsckpt::merge {
+
+/// Equal in every bit: a NaN is what it is.
+bool SameValue(const Value& a, const Value& b);
 
 /// The state trees of all shards in one: dicts of one place are one, so are lists of one length,
 /// equal leaves fold, and what ranks hold in different versions is kept for each under "ranks",
@@ -112,6 +115,6 @@ class MergedTree {
   size_t object_count_ = 0, rank_specific_ = 0, rank_own_ = 0;
 };
 
-}  // namespace dsckpt::tools
+}  // namespace dsckpt::merge
 
-#endif  // DSCKPT_TOOLS_MERGE_TREE_H_
+#endif  // DSCKPT_MERGE_TREE_H_

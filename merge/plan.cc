@@ -1,4 +1,4 @@
-#include "tools/merge_plan.h"
+#include "merge/plan.h"
 
 #include <algorithm>
 #include <map>
@@ -7,12 +7,11 @@
 #include <tuple>
 #include <utility>
 
-#include "tools/cast.h"
-#include "tools/checkpoint_health.h"
-#include "tools/metadata.h"
-#include "tools/terminal/interrupt.h"
+#include "merge/cast.h"
+#include "merge/checkpoint_health.h"
+#include "merge/select/selection.h"
 
-namespace dsckpt::tools {
+namespace dsckpt::merge {
 
 namespace {
 
@@ -32,7 +31,16 @@ bool SameShape(const LogicalTensorInfo& a, const LogicalTensorInfo& b) {
 
 }  // namespace
 
-Result<Choice> MakeChoice(const Checkpoint& checkpoint, const Selection& selection) {
+Status Cancellation::Check() {
+  if (asked && !noted && asked()) noted = true;
+  return Noted();
+}
+
+Status Cancellation::Noted() const {
+  return noted ? Status(StatusCode::kCancelled, "the merge was cancelled") : Status();
+}
+
+Result<Choice> MakeChoice(const Checkpoint& checkpoint, const TensorSelection& selection) {
   std::vector<std::string_view> names;
   for (uint32_t i = 0; i < checkpoint.tensor_count(); ++i) {
     names.push_back(checkpoint.tensor(i).name);
@@ -42,20 +50,25 @@ Result<Choice> MakeChoice(const Checkpoint& checkpoint, const Selection& selecti
     DSCKPT_ASSIGN_OR_RETURN(const File shard, checkpoint.OpenShard(i));
     paths = shard.tree().has_value();
   }
+  if (selection.dtype && !CanCast(*selection.dtype)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "tensors are cast to F16, BF16, F32 or F64, and to no other dtype");
+  }
   Choice choice;
   DSCKPT_ASSIGN_OR_RETURN(choice.names, SelectNames(selection, names, paths));
   choice.renamed = selection.renames_any();
-  choice.tensors_only = selection.chooses() || selection.renames_any();
+  choice.tensors_only = selection.names.any() || selection.renames_any();
   choice.dtype = selection.dtype;
   return choice;
 }
 
 Result<MergePlan> MergePlan::Make(const Checkpoint& checkpoint, Choice choice,
-                                  const Spread& spread) {
+                                  const MergeOptions& options, Cancellation& cancellation) {
   MergePlan plan;
   plan.choice_ = std::move(choice);
   for (uint32_t i = 0; i < checkpoint.tensor_count(); ++i) {
     if (!plan.choice_.names[i]) continue;
+    DSCKPT_RETURN_IF_ERROR(cancellation.Check());
     DSCKPT_RETURN_IF_ERROR(checkpoint.CheckCoverage(i));
     DSCKPT_RETURN_IF_ERROR(checkpoint.CompareCopies(i));
     const LogicalTensorInfo info = checkpoint.tensor(i);
@@ -65,7 +78,7 @@ Result<MergePlan> MergePlan::Make(const Checkpoint& checkpoint, Choice choice,
   std::stable_sort(plan.order_.begin(), plan.order_.end(),
                    [&](uint32_t a, uint32_t b) { return plan.name(a) < plan.name(b); });
   DSCKPT_RETURN_IF_ERROR(plan.FoldTies(checkpoint));
-  plan.SpreadTensors(checkpoint, spread);
+  plan.SpreadTensors(checkpoint, options);
   DSCKPT_RETURN_IF_ERROR(plan.AddRecordedTies(checkpoint));
   return plan;
 }
@@ -109,7 +122,7 @@ Status MergePlan::FoldTies(const Checkpoint& checkpoint) {
 }
 
 /// In name order, so that what belongs together stays together; ties follow their owner.
-void MergePlan::SpreadTensors(const Checkpoint& checkpoint, const Spread& spread) {
+void MergePlan::SpreadTensors(const Checkpoint& checkpoint, const MergeOptions& options) {
   uint64_t total = 0;
   for (const uint32_t i : order_) {
     if (owner_[i] == i) total += bytes_of(checkpoint.tensor(i));
@@ -128,14 +141,14 @@ void MergePlan::SpreadTensors(const Checkpoint& checkpoint, const Spread& spread
       continue;
     }
     const uint64_t bytes = bytes_of(checkpoint.tensor(i));
-    const bool over = spread.max_shard_bytes != 0 && bytes_.back() != 0 &&
-                      bytes_.back() + bytes > spread.max_shard_bytes;
+    const bool over = options.max_shard_bytes != 0 && bytes_.back() != 0 &&
+                      bytes_.back() + bytes > options.max_shard_bytes;
     // File k of M begins where the middle of a tensor passes k/M of all bytes.
     const double share = total == 0 ? 0
                                     : (static_cast<double>(done) + static_cast<double>(bytes) / 2) /
                                           static_cast<double>(total);
-    const bool next = spread.shards != 0 && bytes_.back() != 0 &&
-                      share * spread.shards >= static_cast<double>(chosen_.size());
+    const bool next = options.shards != 0 && bytes_.back() != 0 &&
+                      share * options.shards >= static_cast<double>(chosen_.size());
     if (over || next) open();
     file_of_[i] = chosen_.size() - 1;
     chosen_.back()[i] = true;
@@ -176,17 +189,13 @@ uint32_t MergePlan::tensors(size_t file) const {
   return static_cast<uint32_t>(std::count(chosen_[file].begin(), chosen_[file].end(), true));
 }
 
-MergeProvider::MergeProvider(const Checkpoint& checkpoint, const MergePlan& plan,
-                             const MergedTree& tree, size_t file, bool rest, bool keep_encodings,
-                             bool verify, std::atomic<uint64_t>* overflows)
-    : checkpoint_(checkpoint),
-      plan_(plan),
-      tree_(tree),
+MergeProvider::MergeProvider(MergeInput& input, size_t file)
+    : input_(input),
+      checkpoint_(input.checkpoint),
+      plan_(input.plan),
+      tree_(input.tree),
       file_(file),
-      rest_(rest),
-      keep_encodings_(keep_encodings),
-      verify_(verify),
-      overflows_(overflows) {}
+      rest_(file == 0 && input.options.container == Container::kDsckpt) {}
 
 /// Names as they are: for renamed tensors, of which the tree knows nothing.
 void MergeProvider::DescribeFlat(Description& description) const {
@@ -225,8 +234,8 @@ void MergeProvider::DescribeTensor(Description& description, const Key& key, uin
   source.shape = info.shape;
   source.capture = Capture::kUntilFence;
   const auto read = [this, owner](uint64_t offset, std::span<std::byte> out) -> Status {
-    if (InterruptGuard::signal() != 0) return Status(StatusCode::kCancelled, "interrupted");
-    return checkpoint_.ReadBytes(owner, offset, out, verify_);
+    DSCKPT_RETURN_IF_ERROR(input_.cancellation.Noted());
+    return checkpoint_.ReadBytes(owner, offset, out, input_.options.verify);
   };
   source.read = read;
   if (source.dtype != info.dtype.code) {
@@ -234,11 +243,11 @@ void MergeProvider::DescribeTensor(Description& description, const Key& key, uin
     source.read = [this, read, from = info.dtype.code, to = source.dtype](
                       uint64_t offset, std::span<std::byte> out) -> Status {
       DSCKPT_ASSIGN_OR_RETURN(const uint64_t overflows, ReadCast(from, to, offset, out, read));
-      *overflows_ += overflows;
+      input_.overflows += overflows;
       return {};
     };
   }
-  if (keep_encodings_) {
+  if (input_.options.container == Container::kDsckpt) {
     // As the first piece is stored.
     const auto pieces = checkpoint_.Pieces(owner);
     if (!pieces.empty()) {
@@ -264,6 +273,7 @@ void MergeProvider::DescribeObject(Description& description, const Key& key,
   source.encoding = info->encoding;
   // Opened again then: a descriptor for each rank's object would be too many.
   source.write = [this, from = object.shard, name = object.name](Sink& sink) -> Status {
+    DSCKPT_RETURN_IF_ERROR(input_.cancellation.Noted());
     DSCKPT_ASSIGN_OR_RETURN(const File file, checkpoint_.OpenShard(from));
     return file.ReadObject(name, sink);
   };
@@ -293,4 +303,4 @@ void MergeProvider::DescribeAttributes(Description& description) const {
   }
 }
 
-}  // namespace dsckpt::tools
+}  // namespace dsckpt::merge

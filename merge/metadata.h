@@ -1,8 +1,9 @@
-#ifndef DSCKPT_TOOLS_METADATA_H_
-#define DSCKPT_TOOLS_METADATA_H_
+#ifndef DSCKPT_MERGE_METADATA_H_
+#define DSCKPT_MERGE_METADATA_H_
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -11,15 +12,13 @@
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/engine.h"
 #include "dsckpt/file.h"
+#include "dsckpt/merge.h"
 #include "dsckpt/status.h"
 
 // The members of the safetensors `__metadata__` that belong to the user: what a conversion keeps of
 // them.
 
-namespace dsckpt::tools {
-
-class Console;
-class JsonWriter;
+namespace dsckpt::merge {
 
 using Members = std::vector<std::pair<std::string, std::string>>;
 
@@ -41,18 +40,10 @@ Result<FileMetadata> ReadMetadata(const File& file);
 /// out of `members`, and stands in `conflicts`.
 class Metadata {
  public:
-  struct Said {
-    std::string file, value;
-  };
-  struct Conflict {
-    std::string key;
-    bool attribute = false;    ///< of shards, not a member
-    std::vector<Said> values;  ///< each value once, with the first file that has it
-  };
-
   void Add(const std::string& file, const Members& members);
-  /// Of a file whose header is damaged nothing is known, which Report() says.
+  /// Of a file whose header is damaged nothing is known.
   void AddUnreadable(const Status& why) { unreadable_.push_back(why); }
+  const std::vector<Status>& unreadable() const { return unreadable_; }
   /// Attributes of a shard as members, for an output that has no attributes: those that text can
   /// express, under keys that no member has, and in which the shards do not differ. After the
   /// members of all shards.
@@ -63,15 +54,12 @@ class Metadata {
   uint64_t lost_attributes() const;
 
   Members members() const;
-  std::vector<Conflict> conflicts() const;
+  std::vector<MergeConflict> conflicts() const;
   /// Puts the members into what a save writes; conflicting ones are left out.
   void ApplyTo(SaveOptions& options) const;
-  /// One note a conflict, and one a file that could not be read.
-  void Report(Console& console) const;
-  /// The member "conflicting_metadata", an array, in an open object.
-  void ReportJson(JsonWriter& json) const;
 
  private:
+  using Said = MergeConflict::Said;
   using Keys = std::map<std::string, std::vector<Said>>;
   static void Say(Keys& keys, const std::string& key, Said said);
 
@@ -85,6 +73,13 @@ class Metadata {
 Result<Metadata> MergeMetadata(const Checkpoint& checkpoint, const std::string& index,
                                const Members& index_members, bool verify = true);
 
-}  // namespace dsckpt::tools
+/// The step of a merge of plain safetensors: what all files' metadata say, or the name of a file
+/// that stands alone. Nothing where shards have one of their own.
+Result<std::optional<int64_t>> StepOfPlain(const Checkpoint& checkpoint, const Members& members);
 
-#endif  // DSCKPT_TOOLS_METADATA_H_
+/// Attributes in which the shards differ, in byte order.
+Result<std::vector<std::string>> DifferingAttributes(const Checkpoint& checkpoint);
+
+}  // namespace dsckpt::merge
+
+#endif  // DSCKPT_MERGE_METADATA_H_

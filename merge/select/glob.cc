@@ -1,12 +1,12 @@
-#include "tools/select/glob.h"
+#include "merge/select/glob.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <optional>
 
-#include "tools/terminal/text.h"
+#include "base/unicode.h"
 
-namespace dsckpt::tools {
+namespace dsckpt::merge {
 namespace {
 
 char32_t Take(std::string_view& text) {
@@ -128,4 +128,4 @@ bool MatchesAny(const std::vector<std::string>& patterns, std::string_view name)
                                          [&](const auto& p) { return GlobMatch(p, name); });
 }
 
-}  // namespace dsckpt::tools
+}  // namespace dsckpt::merge

@@ -1,11 +1,11 @@
-#include "tools/merge_tree.h"
+#include "merge/tree.h"
 
 #include <algorithm>
 #include <bit>
 #include <complex>
 #include <utility>
 
-namespace dsckpt::tools {
+namespace dsckpt::merge {
 
 namespace {
 
@@ -14,18 +14,6 @@ bool IsContainer(NodeKind kind) {
 }
 
 bool IsTensor(NodeKind kind) { return kind == NodeKind::kTensor || kind == NodeKind::kAlias; }
-
-/// Equal in every bit: a NaN is what it is.
-bool SameValue(const Value& a, const Value& b) {
-  const auto bits = [](double number) { return std::bit_cast<uint64_t>(number); };
-  if (a.index() != b.index()) return false;
-  if (const auto* const x = std::get_if<double>(&a)) return bits(*x) == bits(std::get<double>(b));
-  if (const auto* const x = std::get_if<std::complex<double>>(&a)) {
-    const auto& y = std::get<std::complex<double>>(b);
-    return bits(x->real()) == bits(y.real()) && bits(x->imag()) == bits(y.imag());
-  }
-  return a == b;
-}
 
 template <typename OwnedKey>
 std::string KeyText(const OwnedKey& key) {
@@ -36,6 +24,17 @@ std::string KeyText(const OwnedKey& key) {
 bool MayLackKeys(std::string_view tag) { return tag.empty() || tag == "py.OrderedDict"; }
 
 }  // namespace
+
+bool SameValue(const Value& a, const Value& b) {
+  const auto bits = [](double number) { return std::bit_cast<uint64_t>(number); };
+  if (a.index() != b.index()) return false;
+  if (const auto* const x = std::get_if<double>(&a)) return bits(*x) == bits(std::get<double>(b));
+  if (const auto* const x = std::get_if<std::complex<double>>(&a)) {
+    const auto& y = std::get<std::complex<double>>(b);
+    return bits(x->real()) == bits(y.real()) && bits(x->imag()) == bits(y.imag());
+  }
+  return a == b;
+}
 
 MergedTree::TreeNode* MergedTree::TreeNode::Find(const OwnedKey& wanted) const {
   const auto found = by_key.find(wanted);
@@ -298,4 +297,4 @@ void MergedTree::Describe(Description& description, const std::vector<bool>& cho
   }
 }
 
-}  // namespace dsckpt::tools
+}  // namespace dsckpt::merge

@@ -1,34 +1,44 @@
-#include "tools/metadata.h"
+#include "merge/metadata.h"
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
+#include <system_error>
 #include <variant>
 
 #include "dsckpt/limits.h"
-#include "tools/terminal/console.h"
-#include "tools/terminal/format.h"
-#include "tools/terminal/json.h"
-#include "tools/terminal/text.h"
-#include "tools/value.h"
+#include "merge/number_text.h"
+#include "merge/tree.h"
 
-namespace dsckpt::tools {
+namespace dsckpt::merge {
 
 namespace {
 
 constexpr std::string_view kFormat = "format";
 // What the Python package keeps for itself: how the outermost container is rebuilt.
 constexpr std::string_view kPackageAttributes = "py.";
-constexpr size_t kShownValues = 3;
 
 bool IsOwn(std::string_view key) { return key.starts_with(kOwnMemberPrefix); }
 
 /// As other tools write such a value; nothing where they write none.
 std::optional<std::string> AsMember(const Value& value) {
   if (const auto* const text = std::get_if<std::string>(&value)) return *text;
-  const bool plain = std::holds_alternative<bool>(value) ||
-                     std::holds_alternative<int64_t>(value) ||
-                     std::holds_alternative<BigInt>(value) || std::holds_alternative<double>(value);
-  return plain ? std::optional(ValueText(value)) : std::nullopt;
+  if (const auto* const truth = std::get_if<bool>(&value)) return *truth ? "true" : "false";
+  if (const auto* const integer = std::get_if<int64_t>(&value)) return std::to_string(*integer);
+  if (const auto* const big = std::get_if<BigInt>(&value)) return BigIntText(*big);
+  if (const auto* const number = std::get_if<double>(&value)) return DoubleText(*number);
+  return std::nullopt;
+}
+
+/// What all inputs say; Checkpoint::step() reads the members of one file.
+std::optional<int64_t> StepIn(const Members& members) {
+  for (const auto& [key, value] : members) {
+    int64_t step = 0;
+    const char* const end = value.data() + value.size();
+    const auto read = std::from_chars(value.data(), end, step);
+    if (key == "step" && read.ec == std::errc() && read.ptr == end && step >= 0) return step;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -102,8 +112,8 @@ Members Metadata::members() const {
   return members;
 }
 
-std::vector<Metadata::Conflict> Metadata::conflicts() const {
-  std::vector<Conflict> conflicts;
+std::vector<MergeConflict> Metadata::conflicts() const {
+  std::vector<MergeConflict> conflicts;
   for (const auto& [key, said] : keys_) {
     if (said.size() > 1) conflicts.push_back({key, false, said});
   }
@@ -121,45 +131,6 @@ void Metadata::ApplyTo(SaveOptions& options) const {
       options.metadata.emplace_back(key, value);
     }
   }
-}
-
-void Metadata::Report(Console& console) const {
-  for (const Status& why : unreadable_) {
-    console.Note("left out: metadata that cannot be read: " + Sentence(why));
-  }
-  for (const Conflict& conflict : conflicts()) {
-    std::string text =
-        Format("the inputs differ in the {} '{}', which is left out: ",
-               conflict.attribute ? "attribute" : "metadata", Printable(conflict.key));
-    const size_t shown = std::min(conflict.values.size(), kShownValues);
-    for (size_t i = 0; i < shown; ++i) {
-      const Said& said = conflict.values[i];
-      text += Format("{}\"{}\" in {}", i == 0 ? "" : ", ", FitWidth(Printable(said.value), 100),
-                     said.file);
-    }
-    if (shown < conflict.values.size()) {
-      text += Format(" and {} more", conflict.values.size() - shown);
-    }
-    console.Note(text);
-  }
-}
-
-void Metadata::ReportJson(JsonWriter& json) const {
-  json.Key("conflicting_metadata").BeginArray(JsonWriter::Layout::kLines);
-  for (const Conflict& conflict : conflicts()) {
-    json.BeginObject();
-    json.Key("key").String(conflict.key);
-    json.Key("values").BeginArray();
-    for (const Said& said : conflict.values) {
-      json.BeginObject();
-      json.Key("file").String(said.file);
-      json.Key("value").String(said.value);
-      json.End();
-    }
-    json.End();
-    json.End();
-  }
-  json.End();
 }
 
 Result<Metadata> MergeMetadata(const Checkpoint& checkpoint, const std::string& index,
@@ -183,4 +154,37 @@ Result<Metadata> MergeMetadata(const Checkpoint& checkpoint, const std::string& 
   return metadata;
 }
 
-}  // namespace dsckpt::tools
+Result<std::optional<int64_t>> StepOfPlain(const Checkpoint& checkpoint, const Members& members) {
+  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
+    DSCKPT_ASSIGN_OR_RETURN(const File shard, checkpoint.OpenShard(i));
+    if (shard.format() != FileFormat::kSafetensors) return std::optional<int64_t>();
+  }
+  // Of several files the first one speaks for itself alone, and an index has a say of its own.
+  if (const auto step = StepIn(members)) return step;
+  if (checkpoint.shard_count() != 1 || checkpoint.step() == kUnknownStep) {
+    return std::optional<int64_t>();
+  }
+  return std::optional(checkpoint.step());
+}
+
+Result<std::vector<std::string>> DifferingAttributes(const Checkpoint& checkpoint) {
+  std::map<std::string, Value, std::less<>> first;
+  std::set<std::string> differing;
+  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
+    DSCKPT_ASSIGN_OR_RETURN(const File shard, checkpoint.OpenShard(i));
+    const std::optional<Node> attributes = shard.attributes();
+    if (!attributes) continue;
+    for (const Node& attribute : *attributes) {
+      const std::string_view name = attribute.key().text();
+      const auto there = first.find(name);
+      if (there == first.end()) {
+        first.emplace(name, attribute.value());
+      } else if (!SameValue(there->second, attribute.value())) {
+        differing.emplace(name);
+      }
+    }
+  }
+  return std::vector<std::string>(differing.begin(), differing.end());
+}
+
+}  // namespace dsckpt::merge

@@ -1,5 +1,5 @@
-#ifndef DSCKPT_TOOLS_MODEL_INDEX_H_
-#define DSCKPT_TOOLS_MODEL_INDEX_H_
+#ifndef DSCKPT_MERGE_MODEL_INDEX_H_
+#define DSCKPT_MERGE_MODEL_INDEX_H_
 
 #include <array>
 #include <string>
@@ -7,12 +7,12 @@
 
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/status.h"
-#include "tools/metadata.h"
+#include "merge/metadata.h"
 
 // Models in several safetensors files, with an index of them as Hugging Face tools write it:
 // {"metadata": {...}, "weight_map": {TENSOR: FILE}}.
 
-namespace dsckpt::tools {
+namespace dsckpt::merge {
 
 /// The usual name of the index in a model's directory.
 inline constexpr const char* kModelIndexName = "model.safetensors.index.json";
@@ -41,6 +41,6 @@ struct Model {
 /// file, or a tensor in its file, is missing; kCorrupt: a file name leads out of the directory.
 Result<Model> OpenModelIndex(const std::string& path);
 
-}  // namespace dsckpt::tools
+}  // namespace dsckpt::merge
 
-#endif  // DSCKPT_TOOLS_MODEL_INDEX_H_
+#endif  // DSCKPT_MERGE_MODEL_INDEX_H_

@@ -1,4 +1,4 @@
-#include "tools/cast.h"
+#include "merge/cast.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-namespace dsckpt::tools {
+namespace dsckpt::merge {
 
 namespace {
 
@@ -145,4 +145,4 @@ Result<uint64_t> ReadCast(
   return overflows;
 }
 
-}  // namespace dsckpt::tools
+}  // namespace dsckpt::merge

@@ -1,8 +1,7 @@
-#include "tools/model_index.h"
+#include "merge/model_index.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,15 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "tools/checkpoint_health.h"
-#include "tools/terminal/format.h"
-#include "tools/terminal/text.h"
+#include "base/unicode.h"
+#include "merge/paths.h"
 
-namespace dsckpt::tools {
+namespace dsckpt::merge {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 using WeightMap = std::map<std::string, std::string>;  // tensor -> file
 
@@ -37,9 +33,8 @@ Status CheckFileName(const std::string& path, const std::string& name) {
   const bool bare = !name.empty() && name != "." && name != ".." &&
                     name.find_first_of(std::string_view("/\0", 2)) == std::string::npos;
   if (bare) return {};
-  return Status(StatusCode::kCorrupt, Format("{} names the file '{}', which is no file beside "
-                                             "it: names must be bare",
-                                             path, Printable(name)))
+  return Status(StatusCode::kCorrupt, path + " names the file " + QuotedName(name) +
+                                          ", which is no file beside it: names must be bare")
       .WithPath(path);
 }
 
@@ -95,14 +90,15 @@ bool IsModelIndex(const std::string& path) { return path.ends_with(".json"); }
 Result<std::string> FindModel(const std::string& directory,
                               const std::vector<std::string>& entries) {
   const std::set<std::string> names(entries.begin(), entries.end());
-  const auto path = [&](const std::string& name) { return (fs::path(directory) / name).string(); };
+  const auto path = [&](const std::string& name) {
+    return directory + (directory.ends_with('/') ? "" : "/") + name;
+  };
   for (const std::string_view base : kModelBases) {
     const std::string file = std::string(base) + ".safetensors", index = file + ".index.json";
     const bool whole = names.count(file) != 0, parts = names.count(index) != 0;
     if (whole && parts) {
-      return Status(StatusCode::kInvalidArgument,
-                    Format("{} holds both {} and {}: name the one that is meant", directory, file,
-                           index))
+      return Status(StatusCode::kInvalidArgument, directory + " holds both " + file + " and " +
+                                                      index + ": name the one that is meant")
           .WithPath(directory);
     }
     if (whole || parts) return path(whole ? file : index);
@@ -110,9 +106,9 @@ Result<std::string> FindModel(const std::string& directory,
     const auto part = names.lower_bound(std::string(base) + "-0");
     if (part != names.end() && part->starts_with(std::string(base) + "-0") &&
         part->find("-of-") != std::string::npos && part->ends_with(".safetensors")) {
-      return Status(StatusCode::kIncomplete,
-                    Format("{} holds {}, but not the index {} of all its files", directory, *part,
-                           index))
+      return Status(StatusCode::kIncomplete, directory + " holds " + *part +
+                                                 ", but not the index " + index +
+                                                 " of all its files")
           .WithPath(directory);
     }
   }
@@ -121,9 +117,8 @@ Result<std::string> FindModel(const std::string& directory,
     if (name.ends_with(".safetensors.index.json")) others.push_back(name);
   }
   if (others.size() > 1) {
-    return Status(StatusCode::kInvalidArgument,
-                  Format("{} holds both {} and {}: name the one that is meant", directory,
-                         others[0], others[1]))
+    return Status(StatusCode::kInvalidArgument, directory + " holds both " + others[0] + " and " +
+                                                    others[1] + ": name the one that is meant")
         .WithPath(directory);
   }
   return others.empty() ? std::string() : path(others[0]);
@@ -132,26 +127,26 @@ Result<std::string> FindModel(const std::string& directory,
 Result<Model> OpenModelIndex(const std::string& path) {
   DSCKPT_ASSIGN_OR_RETURN(ModelIndex index, ReadIndex(path));
   const WeightMap& map = index.map;
-  const fs::path directory = fs::path(path).parent_path();
+  // Named as the index is: beside it.
+  const std::string beside = path.substr(0, path.rfind('/') + 1);
   std::vector<std::string> files;
-  for (const auto& [tensor, file] : map) files.push_back((directory / file).string());
+  for (const auto& [tensor, file] : map) files.push_back(beside + file);
   std::sort(files.begin(), files.end());
   files.erase(std::unique(files.begin(), files.end()), files.end());
   auto checkpoint = Checkpoint::OpenShards(files, kAtOnce);
   if (checkpoint.status().code() == StatusCode::kNotFound) {
-    return Status(StatusCode::kIncomplete, Format("a file that {} names is missing: {}", path,
-                                                  checkpoint.status().message()))
+    return Status(StatusCode::kIncomplete,
+                  "a file that " + path + " names is missing: " + checkpoint.status().message())
         .WithPath(checkpoint.status().path());
   }
   if (!checkpoint.ok()) return checkpoint.status();
   for (const auto& [tensor, file] : map) {
-    if (IsStoredIn(*checkpoint, tensor, (directory / file).string())) continue;
-    return Status(StatusCode::kIncomplete,
-                  Format("{} says that '{}' is in {}, which lacks it", path,
-                         FitWidth(Printable(tensor), 200), Printable(file)))
+    if (IsStoredIn(*checkpoint, tensor, beside + file)) continue;
+    return Status(StatusCode::kIncomplete, path + " says that " + QuotedName(tensor) + " is in " +
+                                               Printable(file) + ", which lacks it")
         .WithPath(path);
   }
   return Model{std::move(checkpoint).value(), std::move(index.members)};
 }
 
-}  // namespace dsckpt::tools
+}  // namespace dsckpt::merge

@@ -1,5 +1,5 @@
-#ifndef DSCKPT_TOOLS_SELECT_GLOB_H_
-#define DSCKPT_TOOLS_SELECT_GLOB_H_
+#ifndef DSCKPT_MERGE_SELECT_GLOB_H_
+#define DSCKPT_MERGE_SELECT_GLOB_H_
 
 // Name patterns.
 
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace dsckpt::tools {
+namespace dsckpt::merge {
 
 /// Shell pattern over a whole name: `*` any text ('/' and '.' too, since names are no paths), `?`
 /// one character, `[a-z]` and `[!a-z]` one of a set, `{a,b}` one of these, backslash the next
@@ -18,6 +18,6 @@ bool GlobMatch(std::string_view pattern, std::string_view name);
 /// True when `patterns` is empty or any of them matches.
 bool MatchesAny(const std::vector<std::string>& patterns, std::string_view name);
 
-}  // namespace dsckpt::tools
+}  // namespace dsckpt::merge
 
-#endif  // DSCKPT_TOOLS_SELECT_GLOB_H_
+#endif  // DSCKPT_MERGE_SELECT_GLOB_H_
