@@ -1,4 +1,6 @@
-// The reading half of c.h.
+// Files and their verification of dsckpt/c.h.
+
+#include "dsckpt/file.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -12,15 +14,8 @@
 
 #include "c/abi.h"
 #include "dsckpt/c.h"
-#include "dsckpt/file.h"
 #include "dsckpt/verify.h"
 #include "format/names.h"
-
-// The reading half of dsckpt/c.h.
-
-struct dsckpt_file {
-  dsckpt::File file;
-};
 
 struct dsckpt_view {
   dsckpt::Tensor tensor;
@@ -29,11 +24,9 @@ struct dsckpt_view {
 namespace dsckpt::c {
 namespace {
 
-dsckpt_text ToC(std::string_view text) { return {text.data(), text.size()}; }
-
 dsckpt_tensor_info ToC(const TensorInfo& in) {
   dsckpt_tensor_info out = {};
-  out.name = ToC(in.name);
+  out.name = ToText(in.name);
   out.shape = in.shape.data();
   out.rank = in.shape.size();
   out.dtype = static_cast<int32_t>(in.dtype.code);
@@ -47,20 +40,14 @@ dsckpt_tensor_info ToC(const TensorInfo& in) {
 
 dsckpt_object_info ToC(const ObjectInfo& in) {
   dsckpt_object_info out = {};
-  out.name = ToC(in.name);
-  out.media_type = ToC(in.media_type);
+  out.name = ToText(in.name);
+  out.media_type = ToText(in.media_type);
   out.raw_bytes = in.raw_bytes;
   out.stored_bytes = in.stored_bytes;
   out.offset = in.offset;
   out.encoding = static_cast<int32_t>(in.encoding);
   out.ordinal = in.ordinal;
   return out;
-}
-
-Status CheckIndex(uint32_t index, uint32_t count, const char* what) {
-  if (index < count) return {};
-  return Status(StatusCode::kNotFound, std::string(what) + " " + std::to_string(index) +
-                                           " asked for, the file has " + std::to_string(count));
 }
 
 Status Load(const File& file, const dsckpt_load_request* requests, size_t count,
@@ -179,6 +166,7 @@ using dsckpt::c::CopyOut;
 using dsckpt::c::Guard;
 using dsckpt::c::NotNull;
 using dsckpt::c::ToC;
+using dsckpt::c::ToText;
 using dsckpt::c::WithFile;
 using dsckpt::c::WithItem;
 
@@ -221,7 +209,7 @@ uint32_t dsckpt_file_object_count(const dsckpt_file* file) {
 int dsckpt_file_tensor(const dsckpt_file* file, uint32_t index, dsckpt_tensor_info* out,
                        dsckpt_error* error) {
   return WithFile(file, error, [&](const File& open) -> Status {
-    DSCKPT_RETURN_IF_ERROR(dsckpt::c::CheckIndex(index, open.tensor_count(), "tensor"));
+    DSCKPT_RETURN_IF_ERROR(dsckpt::c::CheckIndex(index, open.tensor_count(), "tensor", "file"));
     return CopyOut(ToC(open.tensor(index)), out, "dsckpt_tensor_info");
   });
 }
@@ -229,7 +217,7 @@ int dsckpt_file_tensor(const dsckpt_file* file, uint32_t index, dsckpt_tensor_in
 int dsckpt_file_object(const dsckpt_file* file, uint32_t index, dsckpt_object_info* out,
                        dsckpt_error* error) {
   return WithFile(file, error, [&](const File& open) -> Status {
-    DSCKPT_RETURN_IF_ERROR(dsckpt::c::CheckIndex(index, open.object_count(), "object"));
+    DSCKPT_RETURN_IF_ERROR(dsckpt::c::CheckIndex(index, open.object_count(), "object", "file"));
     return CopyOut(ToC(open.object(index)), out, "dsckpt_object_info");
   });
 }
@@ -237,9 +225,9 @@ int dsckpt_file_object(const dsckpt_file* file, uint32_t index, dsckpt_object_in
 int dsckpt_file_alias(const dsckpt_file* file, uint32_t index, dsckpt_text* name, uint32_t* target,
                       dsckpt_error* error) {
   return WithFile(file, error, [&](const File& open) -> Status {
-    DSCKPT_RETURN_IF_ERROR(dsckpt::c::CheckIndex(index, open.alias_count(), "alias"));
+    DSCKPT_RETURN_IF_ERROR(dsckpt::c::CheckIndex(index, open.alias_count(), "alias", "file"));
     const dsckpt::AliasInfo alias = open.alias(index);
-    if (name != nullptr) *name = ToC(alias.name);
+    if (name != nullptr) *name = ToText(alias.name);
     if (target != nullptr) *target = alias.target;
     return {};
   });
@@ -350,11 +338,7 @@ int dsckpt_file_restore(const dsckpt_file* file, const dsckpt_state* state,
                         const dsckpt_restore_options* options, dsckpt_error* error) {
   return WithFile(file, error, [&](const File& open) -> Status {
     DSCKPT_RETURN_IF_ERROR(NotNull(state, "state"));
-    dsckpt_restore_options in;
-    DSCKPT_RETURN_IF_ERROR(CopyIn(options, in, "dsckpt_restore_options"));
-    dsckpt::RestoreOptions restore_options;
-    restore_options.partial = in.partial != 0;
-    restore_options.load.verify = in.no_verify == 0;
+    DSCKPT_ASSIGN_OR_RETURN(const auto restore_options, dsckpt::c::ToRestoreOptions(options));
     return open.Restore(*state, restore_options);
   });
 }

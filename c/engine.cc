@@ -1,6 +1,9 @@
-// The engine half of c.h.
+// Engines and saves of dsckpt/c.h.
+
+#include "dsckpt/engine.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,13 +11,6 @@
 
 #include "c/abi.h"
 #include "dsckpt/c.h"
-#include "dsckpt/engine.h"
-
-// The engine half of dsckpt/c.h.
-
-struct dsckpt_engine {
-  std::unique_ptr<dsckpt::Engine> engine;
-};
 
 struct dsckpt_save {
   dsckpt::SaveHandle handle;
@@ -29,11 +25,6 @@ static_assert(DSCKPT_DEVICE_OF_POINTER == kDeviceOfPointer);
 static_assert(DSCKPT_CONTAINER_SAFETENSORS == static_cast<int>(Container::kSafetensors));
 static_assert(DSCKPT_EVENT_DURABILITY == static_cast<int>(Event::Kind::kDurability));
 
-Status OutOfRange(const char* what, int value) {
-  return Status(StatusCode::kInvalidArgument,
-                std::string(what) + " " + std::to_string(value) + " is none of its constants");
-}
-
 Result<EngineOptions> ToEngineOptions(const dsckpt_engine_options* options) {
   dsckpt_engine_options in;
   DSCKPT_RETURN_IF_ERROR(CopyIn(options, in, "dsckpt_engine_options"));
@@ -42,23 +33,15 @@ Result<EngineOptions> ToEngineOptions(const dsckpt_engine_options* options) {
   if (in.window_bytes != 0) out.window_bytes = in.window_bytes;
   out.workers = in.workers;
   if (in.max_in_flight != 0) out.max_in_flight = in.max_in_flight;
-  if (in.when_busy < 0 || in.when_busy > DSCKPT_BUSY_REPLACE_QUEUED) {
-    return OutOfRange("when_busy", in.when_busy);
-  }
+  DSCKPT_RETURN_IF_ERROR(CheckConstant("when_busy", in.when_busy, DSCKPT_BUSY_REPLACE_QUEUED));
   out.when_busy = static_cast<WhenBusy>(in.when_busy);
-  if (in.io < 0 || in.io > DSCKPT_IO_THREADS) return OutOfRange("io", in.io);
+  DSCKPT_RETURN_IF_ERROR(CheckConstant("io", in.io, DSCKPT_IO_THREADS));
   out.io = static_cast<IoBackend>(in.io);
   out.direct_io = in.buffered_io == 0;
-  if (in.register_pool_for < 0) return OutOfRange("register_pool_for", in.register_pool_for);
+  DSCKPT_RETURN_IF_ERROR(CheckConstant("register_pool_for", in.register_pool_for, INT32_MAX));
   if (in.register_pool_for > 0) out.register_pool_for = in.register_pool_for - 1;
   out.device_snapshot_bytes = in.device_snapshot_bytes;
-  if (in.on_event != nullptr) {
-    out.on_event = [callback = in.on_event, user = in.user](const Event& event) {
-      dsckpt_error error = {};
-      Report(&error, event.status);
-      callback(user, static_cast<int>(event.kind), &error);
-    };
-  }
+  out.on_event = ToEventCallback(in.on_event, in.user);
   return out;
 }
 
@@ -66,9 +49,7 @@ Result<SaveOptions> ToSaveOptions(const dsckpt_save_options* options) {
   dsckpt_save_options in;
   DSCKPT_RETURN_IF_ERROR(CopyIn(options, in, "dsckpt_save_options"));
   SaveOptions out;
-  if (in.container < 0 || in.container > DSCKPT_CONTAINER_SAFETENSORS) {
-    return OutOfRange("container", in.container);
-  }
+  DSCKPT_RETURN_IF_ERROR(CheckConstant("container", in.container, DSCKPT_CONTAINER_SAFETENSORS));
   out.container = static_cast<Container>(in.container);
   if (in.metadata_format != nullptr) out.metadata_format = in.metadata_format;
   if (in.metadata_count > 0) {
