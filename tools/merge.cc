@@ -167,7 +167,9 @@ int Merge(Console& console, const std::vector<std::string>& inputs, const std::s
     options.cancelled = [] { return InterruptGuard::signal() != 0; };
     report = dsckpt::Merge(inputs, output, options);
     bar.reset();
-    if (report.status().code() == StatusCode::kCancelled) {
+    const StatusCode code = report.status().code();
+    const bool mistake = code == StatusCode::kInvalidArgument || code == StatusCode::kAlreadyExists;
+    if (!report.ok() && !mistake) {
       return FailOutput(console, {inputs[0], output, options.replace}, report.status());
     }
   }

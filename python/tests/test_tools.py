@@ -199,6 +199,17 @@ def test_sizes() -> None:
     )
 
 
+def test_merge_tells_how_far_it_is(tmp_path: Path) -> None:
+    dsckpt.save({"w": torch.zeros(32 << 20)}, tmp_path / "in")  # 128 MiB
+    seen: list[tuple[int, int]] = []
+    tools.merge(
+        tmp_path / "in", tmp_path / "out", progress=lambda done, total: seen.append((done, total))
+    )
+    # None where all is written before the first look at it.
+    assert all(done <= total == 128 << 20 for done, total in seen)
+    assert seen == sorted(seen)
+
+
 def test_an_interrupt_ends_a_merge_and_leaves_nothing(tmp_path: Path) -> None:
     dsckpt.save({"w": torch.zeros(64 << 20)}, tmp_path / "big")  # 256 MiB
     code = (
