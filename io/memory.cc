@@ -11,14 +11,13 @@
 #include <vector>
 
 #include "dsckpt/limits.h"
+#include "io/aligned_buffer.h"
 #include "io/pool.h"
 #include "io/syscalls.h"
 #include "io/workers.h"
 
 namespace dsckpt::io {
 namespace {
-
-constexpr uint64_t kHugePage = 2 * kMiB;
 
 uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 

@@ -15,6 +15,7 @@
 
 #include "base/hex.h"
 #include "dsckpt/limits.h"
+#include "io/lock_file.h"
 #include "io/syscalls.h"
 #include "io/target.h"
 
@@ -31,13 +32,6 @@ uint64_t NameHash(std::string_view name) {
 }
 
 std::string Prefix(const Target& target) { return ".dsckpt-" + Hex64(NameHash(target.base)) + "-"; }
-
-/// Whether `path` still names the open file: a cleaner may have won the race for the lock.
-bool Names(const std::string& path, int fd) {
-  struct stat by_path, by_fd;
-  return lstat(path.c_str(), &by_path) == 0 && fstat(fd, &by_fd) == 0 &&
-         by_path.st_ino == by_fd.st_ino && by_path.st_dev == by_fd.st_dev;
-}
 
 bool RefusesDirect(int error) { return error == EINVAL || error == EOPNOTSUPP; }
 
@@ -120,7 +114,7 @@ Result<Temporary> CreateTemporary(const Target& target, bool direct, const Warn&
     }
     // Where the file system has no locks a cleaner gets none either, and removes nothing.
     const bool taken = flock(temporary.fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    if (!taken && Names(temporary.path, temporary.fd)) break;
+    if (!taken && StillNames(temporary.path, temporary.fd)) break;
     Sys().close(temporary.fd);  // A cleaner took it for an orphan before it was locked.
   }
   if (target.mode) {
@@ -137,7 +131,7 @@ void RemoveOrphans(const Target& target) {
     int fd = ::open(path.c_str(), O_WRONLY | kLookFlags);
     if (fd < 0 && errno == EACCES) fd = ::open(path.c_str(), O_RDONLY | kLookFlags);
     if (fd < 0) return;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && Names(path, fd)) Sys().unlink(path.c_str());
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && StillNames(path, fd)) Sys().unlink(path.c_str());
     ::close(fd);
   });
 }
