@@ -29,6 +29,8 @@
 #if defined(__cplusplus)
 extern "C" {
 #endif
+/* Visible outside the shared library. */
+#pragma GCC visibility push(default)
 
 /// A struct with its `size` set and the rest zero, in C:
 /// `dsckpt_engine_options options = DSCKPT_INIT(dsckpt_engine_options);`
@@ -462,6 +464,7 @@ typedef struct dsckpt_verify_options {
 /// names the first problem. Other codes: it could not be checked.
 int dsckpt_verify(const char* path, const dsckpt_verify_options* options, dsckpt_error* error);
 
+#pragma GCC visibility pop
 #if defined(__cplusplus)
 }  // extern "C"
 #endif

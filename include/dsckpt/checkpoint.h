@@ -12,12 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "dsckpt/export.h"
 #include "dsckpt/file.h"
 #include "dsckpt/piece.h"
 #include "dsckpt/run_layout.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// What says the step of a checkpoint. The first of these that does: its manifest; the attribute
 /// "step" or else the metadata "step" of its first shard; the number in its name (StepInName()).

@@ -9,9 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "dsckpt/export.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// How the ranks of one group talk while they commit a checkpoint: a store of small values under
 /// keys, all of them written once. Implementations: a shared directory (below), MPI

@@ -6,9 +6,10 @@
 #include <span>
 #include <string_view>
 
+#include "dsckpt/export.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// Element types. The numbers are stored in files (spec/format.md, "Registry: dtypes") and never
 /// change meaning. A file may hold a code that is not listed here: its items are listed and

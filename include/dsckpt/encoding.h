@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
-namespace dsckpt {
+#include "dsckpt/export.h"
+
+namespace DSCKPT_EXPORT dsckpt {
 
 /// How an item's bytes are stored (spec/format.md, "Encodings"). Stored in files; never renumbered.
 enum class Encoding : uint8_t {

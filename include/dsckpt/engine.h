@@ -11,11 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "dsckpt/export.h"
 #include "dsckpt/limits.h"
 #include "dsckpt/provider.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// Something the caller may want to log. The library itself never prints.
 struct Event {

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace dsckpt {
+#include "dsckpt/export.h"
+
+namespace DSCKPT_EXPORT dsckpt {
 
 inline constexpr uint64_t kKiB = uint64_t{1} << 10;
 inline constexpr uint64_t kMiB = uint64_t{1} << 20;

@@ -4,9 +4,10 @@
 #include <memory>
 #include <string>
 
+#include "dsckpt/export.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// A directory of several files that appears under its name whole or not at all, as a checkpoint
 /// does: for what has no manifest of its own, such as a model in safetensors files. Move-only; not

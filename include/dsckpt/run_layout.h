@@ -6,10 +6,12 @@
 #include <string>
 #include <string_view>
 
+#include "dsckpt/export.h"
+
 // The names in a run directory and in a checkpoint's directory (spec/commit.md, "Files"). Nothing
 // here touches a file.
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// A step that nothing says: of files that were imported.
 inline constexpr int64_t kUnknownStep = -1;

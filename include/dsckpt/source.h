@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <span>
 
+#include "dsckpt/export.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// Random-access bytes that are no local file: object stores, archives, tests. Implementations must
 /// be thread-safe.

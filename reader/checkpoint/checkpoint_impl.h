@@ -64,7 +64,7 @@ struct KnownStep {
 
 }  // namespace reader
 
-struct Checkpoint::Impl {
+struct DSCKPT_HIDDEN Checkpoint::Impl {
   /// Shards held open at a time: a checkpoint may have more of them than a process may have
   /// descriptors (256 is a common limit).
   static constexpr size_t kOpenShards = 64;

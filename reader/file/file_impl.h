@@ -23,7 +23,7 @@
 namespace dsckpt {
 
 /// An open file. Immutable once opened; shared by File handles, tensors and nodes.
-struct File::Impl {
+struct DSCKPT_HIDDEN File::Impl {
   std::shared_ptr<const io::InputFile> input;
   std::shared_ptr<const io::Mapping> mapping;  // null: views read
   FileFormat format = FileFormat::kDsckpt;

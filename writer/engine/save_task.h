@@ -45,7 +45,7 @@ Status InChildStatus();
 
 /// One save from Save() to durable. Passed along by shared_ptr: raw stage and log stage run side by
 /// side, then commit.
-struct SaveHandle::Job {
+struct DSCKPT_HIDDEN SaveHandle::Job {
   Job(EngineResources& resources, std::string path, SaveOptions options,
       std::shared_ptr<LaidOutState> described);
   ~Job();

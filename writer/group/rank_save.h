@@ -19,7 +19,7 @@
 namespace dsckpt {
 
 /// One checkpoint on one rank, from Save() until it is published or failed.
-struct CheckpointHandle::Job {
+struct DSCKPT_HIDDEN CheckpointHandle::Job {
   // Filled by Save(), then constant.
   Attempt attempt;
   Status refused;  // Why Save() failed here; the other ranks must hear of it.

@@ -8,9 +8,10 @@
 #include <memory>
 
 #include "dsckpt/coordinator.h"
+#include "dsckpt/export.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// Coordinates through MPI, on a duplicate of `communicator` that it owns. Collective: all ranks
 /// call it, and all drop the result before MPI_Finalize. Uses point-to-point messages only, so that
