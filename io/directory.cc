@@ -2,16 +2,15 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <memory>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "io/error.h"
@@ -182,9 +181,13 @@ Status SyncDirectory(const std::string& path) {
 }
 
 Status RemoveAll(const std::string& path) {
-  std::error_code error;
-  std::filesystem::remove_all(path, error);
-  if (error) return ErrnoStatus(error.value(), "remove", path);
+  const auto remove_one = [](const char* entry, const struct stat*, int, FTW*) {
+    return remove(entry) == 0 || errno == ENOENT ? 0 : errno;
+  };
+  constexpr int kDescriptors = 16;  // Deeper directories are opened again.
+  const int error = nftw(path.c_str(), remove_one, kDescriptors, FTW_DEPTH | FTW_PHYS);
+  if (error > 0) return ErrnoStatus(error, "remove", path);
+  if (error < 0 && errno != ENOENT) return ErrnoStatus(errno, "remove", path);
   return Status();
 }
 

@@ -4,11 +4,11 @@
 
 #include <unistd.h>
 
-#include <filesystem>
 #include <random>
 #include <utility>
 
 #include "io/directory.h"
+#include "io/path.h"
 #include "run/run_layout.h"
 #include "run/run_lock.h"
 
@@ -50,7 +50,7 @@ Status Mend(const std::string& parent, const std::string& name) {
 
 }  // namespace
 
-struct OutputDirectory::Impl {
+struct DSCKPT_HIDDEN OutputDirectory::Impl {
   run::AttemptPaths paths;
   std::string made;
   std::unique_ptr<io::LockFile> lock;
@@ -63,12 +63,11 @@ struct OutputDirectory::Impl {
 };
 
 Result<OutputDirectory> OutputDirectory::Create(const std::string& path) {
-  std::error_code error;
-  std::filesystem::path whole = std::filesystem::absolute(path, error).lexically_normal();
-  if (!whole.has_filename()) whole = whole.parent_path();
+  DSCKPT_ASSIGN_OR_RETURN(std::string whole, io::AbsolutePath(path));
+  whole.resize(io::WithoutTrailingSlashes(whole).size());
   auto impl = std::make_unique<Impl>();
-  impl->paths = {whole.parent_path().string(), whole.filename().string(), MakeId()};
-  if (error || impl->paths.name.empty() || impl->paths.name == "..") {
+  impl->paths = {io::ParentOf(whole), std::string(io::BaseName(whole)), MakeId()};
+  if (impl->paths.name.empty() || impl->paths.name == "..") {
     return Status(StatusCode::kInvalidArgument, "'" + path + "' names no directory to write")
         .WithPath(path);
   }

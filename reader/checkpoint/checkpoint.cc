@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
-#include <filesystem>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "dsckpt/run_layout.h"
 #include "format/names.h"
 #include "io/directory.h"
+#include "io/path.h"
 #include "io/workers.h"
 #include "reader/checkpoint/checkpoint_impl.h"
 #include "reader/chunk/box.h"
@@ -132,8 +132,7 @@ reader::KnownStep FindStep(const std::string& path, const File* first) {
     if (number != nullptr && *number >= 0) return {*number, StepSource::kAttribute};
     if (const auto step = StepInMetadata(*first)) return {*step, StepSource::kMetadata};
   }
-  const std::string name = std::filesystem::path(path).filename().string();
-  if (const auto step = StepInName(name)) return {*step, StepSource::kName};
+  if (const auto step = StepInName(io::BaseName(path))) return {*step, StepSource::kName};
   return {};
 }
 
@@ -283,9 +282,8 @@ std::string Checkpoint::Impl::Title(uint32_t tensor) const {
 }
 
 Result<Checkpoint> Checkpoint::Open(const std::string& path, const CheckpointOptions& options) {
-  std::error_code unknown;  // Then opening it as a file says what is wrong.
-  if (!std::filesystem::is_directory(path, unknown))
-    return OpenShards(std::span(&path, 1), options);
+  // Where it is nothing at all, opening it as a file says so.
+  if (!io::IsDirectory(path)) return OpenShards(std::span(&path, 1), options);
   auto impl = std::make_shared<Impl>();
   impl->path = path;
   while (impl->path.size() > 1 && impl->path.back() == '/') impl->path.pop_back();

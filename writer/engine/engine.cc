@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
+#include "io/path.h"
 #include "writer/engine/scheduler.h"
 
 namespace dsckpt {
@@ -80,7 +80,7 @@ Result<std::unique_ptr<EngineResources>> MakeResources(EngineOptions options) {
 
 }  // namespace
 
-struct Engine::Impl {
+struct DSCKPT_HIDDEN Engine::Impl {
   explicit Impl(std::unique_ptr<EngineResources> resources_in)
       : resources(std::move(resources_in)), scheduler(std::make_unique<Scheduler>(*resources)) {}
 
@@ -117,15 +117,11 @@ Result<SaveHandle> Engine::Save(const std::string& path, const StateProvider& pr
   std::lock_guard lock(impl_->save_mutex);
   EngineResources& resources = *impl_->resources;
   const auto start = Clock::now();
-  std::error_code error;
-  const auto absolute = std::filesystem::absolute(path, error);
-  if (error || path.empty()) {
-    return Status(StatusCode::kInvalidArgument, "cannot save to '" + path + "': no such path");
-  }
+  DSCKPT_ASSIGN_OR_RETURN(const std::string absolute, io::AbsolutePath(path));
   DSCKPT_ASSIGN_OR_RETURN(auto described, Describe(provider, options, impl_->cached.get()));
   if (impl_->cached && described->layout == impl_->cached->layout)
     ++resources.counters.layouts_reused;
-  auto job = std::make_shared<SaveHandle::Job>(resources, absolute.string(), options, described);
+  auto job = std::make_shared<SaveHandle::Job>(resources, absolute, options, described);
   if (!job->data.producers.empty()) {
     DSCKPT_ASSIGN_OR_RETURN(job->device, DeviceCapture::Begin(*resources.devices, job->data));
   }

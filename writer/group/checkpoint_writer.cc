@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
-#include <filesystem>
 #include <thread>
 #include <utility>
 
 #include "format/names.h"
 #include "io/directory.h"
+#include "io/path.h"
 #include "io/workers.h"
 #include "run/run_layout.h"
 #include "run/run_lock.h"
@@ -103,7 +103,7 @@ Status CheckOptions(const CheckpointWriterOptions& options) {
 
 }  // namespace
 
-struct CheckpointWriter::Impl {
+struct DSCKPT_HIDDEN CheckpointWriter::Impl {
   Impl(Engine& engine_in, CheckpointWriterOptions options_in)
       : engine(engine_in),
         options(std::move(options_in)),
@@ -303,12 +303,7 @@ CheckpointWriter::~CheckpointWriter() {
 Result<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Create(
     Engine& engine, CheckpointWriterOptions options) {
   DSCKPT_RETURN_IF_ERROR(CheckOptions(options));
-  std::error_code error;
-  const auto absolute = std::filesystem::absolute(options.run_directory, error);
-  if (error) {
-    return Status(StatusCode::kInvalidArgument, "no such path: '" + options.run_directory + "'");
-  }
-  options.run_directory = absolute.string();
+  DSCKPT_ASSIGN_OR_RETURN(options.run_directory, io::AbsolutePath(options.run_directory));
   if (options.coordinator == nullptr) options.coordinator = SingleRank();
   auto impl = std::make_unique<Impl>(engine, std::move(options));
   DSCKPT_RETURN_IF_ERROR(impl->Open());
