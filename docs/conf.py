@@ -41,7 +41,7 @@ html_title = f"dsckpt {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = False
-html_show_sphinx = False
+html_show_sphinx = html_show_copyright = False
 
 cpp_id_attributes = c_id_attributes = ["DSCKPT_API"]
 
@@ -84,6 +84,7 @@ def command_line() -> str:
 def on_source_read(app, name, source) -> None:
     if name == "docs/reference/cli":
         source[0] = source[0].replace("<!-- the help of every command -->", command_line())
+    source[0] = re.sub(r"\[([^]]+)\]\([\w./-]+/\)", r"\1", source[0])  # The site has no page for a folder.
     source[0] = re.sub(r"^\.\. public header: (\S+)$", lambda found: reference.header(found[1]), source[0], flags=re.MULTILINE)
 
 

@@ -35,8 +35,9 @@ class Reference:
             at_home = node.find("location").get("file") == path
             if at_home and text_of(node) and node.findtext("name") not in structs:
                 found.append((line_of(node), self._member(node, "c" if c else "cpp")))
-        scope = "" if c else ".. cpp:namespace:: dsckpt\n\n"
-        return scope + "\n".join(text for _, text in sorted(found, key=lambda each: each[0])) + "\n"
+        # What a header says of itself stands behind \\file.
+        begin = self._text(file) + "\n" + ("" if c else ".. cpp:namespace:: dsckpt\n\n")
+        return begin + "\n".join(text for _, text in sorted(found, key=lambda each: each[0])) + "\n"
 
     def _compound(self, refid: str) -> ElementTree.Element:
         return ElementTree.parse(self._xml / f"{refid}.xml").getroot().find("compounddef")

@@ -44,18 +44,16 @@ bar(top, FENCE, CAPTURED - 2, WAIT, "Fence()")
 bar(top, CAPTURED + 2, UPDATED - 2, TRAIN, "update")
 bar(top, UPDATED, 946, TRAIN, "forward, backward, update, ...")
 
-top = lane(1, "copies")
+top = lane(1, "windows", "filled, hashed")
 bar(top, SAVE + 18, RETURNED - 2, COPY, "at save")
 width = (CAPTURED - RETURNED - 4) / 6
 for i in range(6):
-    bar(top, RETURNED + 2 + i * width, RETURNED + (i + 1) * width, COPY, "window" if i in (0, 5) else "")
-text(RETURNED + 2 + 3 * width, top + BAR / 2 + 5, "filled and hashed")
+    bar(top, RETURNED + 2 + i * width, RETURNED + (i + 1) * width, COPY, f"{i + 1}")
 
-top = lane(2, "writes")
+top = lane(2, "windows", "written")
 width = (WRITTEN - 276) / 6
 for i in range(6):
-    bar(top, 276 + i * width, 274 + (i + 1) * width, STORE, "window" if i in (0, 5) else "")
-text(276 + 3 * width, top + BAR / 2 + 5, "written, several at once")
+    bar(top, 276 + i * width, 274 + (i + 1) * width, STORE, f"{i + 1}")
 
 top = lane(3, "end of file")
 bar(top, WRITTEN, CLOSED - 2, STORE, "objects, index")

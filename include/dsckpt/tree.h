@@ -154,6 +154,7 @@ class Node::Iterator {
   using difference_type = std::ptrdiff_t;
   using pointer = const Node*;
   using reference = const Node&;
+  // Internal: iterators come from Node::begin() and Node::end().
   explicit Iterator(Node node) : node_(std::move(node)) {}
   const Node& operator*() const { return node_; }
   const Node* operator->() const { return &node_; }
