@@ -44,7 +44,7 @@ class CheckpointEngine:
 
     Args:
         deepspeed_config: DeepSpeed's parsed configuration; `datastates_config.config` is what
-            stands under `"datastates_ckpt"` (docs/deepspeed.md lists the keys).
+            stands under `"datastates_ckpt"` (docs/how-to/deepspeed.md lists the keys).
         rank: Rank in the job.
 
     Raises:
@@ -59,7 +59,7 @@ class CheckpointEngine:
         if problems:
             raise RuntimeError(
                 f"this version of DeepSpeed does not fit: {'; '.join(problems)}. Use one that "
-                f'docs/deepspeed.md names, or remove "{config.KEY}" to save with torch'
+                f'docs/how-to/deepspeed.md names, or remove "{config.KEY}" to save with torch'
             )
         self.settings = config.parse(deepspeed_config.datastates_config.config)
         self.rank = rank

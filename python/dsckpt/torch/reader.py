@@ -76,7 +76,7 @@ class DcpReader(StorageReader):
         self._names: dict[str, str] = {}
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """Called at the beginning of a load, with the checkpoint's directory."""
+        """Called at the beginning of a load, with its directory (`checkpoint_id`)."""
         if checkpoint_id is not None:
             self._path = os.fspath(checkpoint_id)
         self._checkpoint = None

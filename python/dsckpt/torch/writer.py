@@ -145,7 +145,7 @@ class DcpWriter(StorageWriter):
     # StorageWriter.
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """Called at the beginning of a save, with the checkpoint's directory."""
+        """Called at the beginning of a save, with its directory (`checkpoint_id`)."""
         if checkpoint_id is not None:
             self._path = os.fspath(checkpoint_id)
         staged = self._staged
