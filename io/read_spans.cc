@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/align.h"
 #include "dsckpt/limits.h"
 #include "io/input_file.h"
 #include "io/pool.h"
@@ -42,7 +43,7 @@ class Residency {
   bool Resident(uint64_t begin, uint64_t end) const {
     const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     begin = begin / page * page;
-    std::vector<unsigned char> pages((end - begin + page - 1) / page);
+    std::vector<unsigned char> pages(DivideUp(end - begin, page));
     void* at = const_cast<std::byte*>(mapping_->bytes().data()) + begin;
     if (mincore(at, end - begin, pages.data()) != 0) return true;
     return std::all_of(pages.begin(), pages.end(), [](unsigned char state) { return state & 1; });

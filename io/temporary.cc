@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "base/hex.h"
+#include "base/text.h"
 #include "dsckpt/limits.h"
 #include "io/syscalls.h"
 #include "io/target.h"

@@ -52,8 +52,8 @@ Status CheckBareName(std::string_view what, std::string_view name, size_t more) 
     why = "holds '.incomplete-', '.removed-' or '.replaced-', which only a commit puts there";
   }
   if (why == nullptr) return Status();
-  return Status(StatusCode::kInvalidArgument, std::string(what) + " '" + format::Printable(name) +
-                                                  "' " + why + "; give another name");
+  return Status(StatusCode::kInvalidArgument,
+                std::string(what) + " '" + Printable(name) + "' " + why + "; give another name");
 }
 
 }  // namespace

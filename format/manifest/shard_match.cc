@@ -85,7 +85,8 @@ class ShardComparison {
     const DTypeRecord& dtype = DTypeOf(own_, a.logical[own]);
     const DTypeRecord& said_dtype = DTypeOf(manifest_, b.logical[said]);
     if (dtype != said_dtype) {
-      return Differs(name, "dtype " + DTypeText(dtype), DTypeText(said_dtype));
+      return Differs(name, "dtype " + DTypeText(DType{dtype.code}),
+                     DTypeText(DType{said_dtype.code}));
     }
     const auto bounds = a.bounds_of(own);
     const auto said_bounds = b.bounds_of(said);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "dsckpt/status.h"
@@ -67,6 +68,11 @@ std::optional<DTypeInfo> FindDType(DType code);
 std::optional<DTypeInfo> FindDType(std::string_view name);
 /// All registered dtypes, in code order.
 std::span<const DTypeInfo> AllDTypes();
+
+/// A dtype for a message: its safetensors spelling, or "unknown(999)" for an unregistered code.
+std::string DTypeText(DType code);
+/// A shape for a message: "[2, 3]".
+std::string ShapeText(std::span<const int64_t> shape);
 
 /// Elements in `shape`; kInvalidArgument on a negative dimension or when the product leaves 63
 /// bits. A dimension of zero makes it 0 whatever the others are, unless the others alone overflow:

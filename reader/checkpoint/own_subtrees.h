@@ -11,7 +11,6 @@
 
 #include "format/rank_own.h"
 #include "reader/checkpoint/checkpoint_impl.h"
-#include "reader/name_list.h"
 #include "state/description.h"
 
 namespace dsckpt::reader {
@@ -32,7 +31,7 @@ class OwnSubtrees {
   bool Note(std::string_view item, bool found);
   /// Adds what is missing of those that are there in part: such a subtree fits no better than any
   /// other state.
-  void SayMissing(NameList& missing) const;
+  void SayMissing(ShortList& missing) const;
   /// Those of which nothing is there.
   std::vector<std::string> Without() const;
 

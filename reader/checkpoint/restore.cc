@@ -13,15 +13,12 @@
 #include "reader/chunk/device_load.h"
 #include "reader/chunk/reader.h"
 #include "reader/file/file_impl.h"
-#include "reader/name_list.h"
 #include "state/description.h"
 #include "state/strided.h"
 
 namespace dsckpt {
 
 namespace {
-
-using reader::NameList;
 
 /// A stretch of a described tensor's row-major bytes, and the box of a logical tensor that fills
 /// it.
@@ -108,7 +105,7 @@ class CheckpointRestorer {
       std::vector<Part> parts = next == first ? WholeTensor(i) : PiecesOf(i, pieces, first, next);
       if (parts.empty()) continue;
       if (!wanted_.tensor_sources[i].writable) {
-        different_.Add(wanted_.tensor_names[i], "the state's memory is read-only");
+        different_.AddName(wanted_.tensor_names[i], "the state's memory is read-only");
         continue;
       }
       Accept(i, std::move(parts));
@@ -124,19 +121,18 @@ class CheckpointRestorer {
     // The state need not say what the checkpoint says: that it is this rank's own.
     if (!found && !own) found = names.Find(RankOwnName(rank_, logical));
     if (!found) {
-      if (!own) missing_.Add(logical);
+      if (!own) missing_.AddName(logical);
       return std::nullopt;
     }
     const LogicalTensorInfo info = checkpoint_.Info(*found);
     const auto dtype = FindDType(wanted_.tensors[i].dtype);
     if (!dtype || info.dtype.code != dtype->code) {
-      different_.Add(logical, "dtype " + std::string(info.dtype.name) + " and " +
-                                  std::string(dtype ? dtype->name : "unknown"));
+      different_.AddName(logical, "dtype " + DTypeText(info.dtype.code) + " and " +
+                                      std::string(dtype ? dtype->name : "unknown"));
       return std::nullopt;
     }
     if (!std::equal(shape.begin(), shape.end(), info.shape.begin(), info.shape.end())) {
-      different_.Add(logical,
-                     "shape " + reader::ShapeText(info.shape) + " and " + reader::ShapeText(shape));
+      different_.AddName(logical, "shape " + ShapeText(info.shape) + " and " + ShapeText(shape));
       return std::nullopt;
     }
     return info;
@@ -247,13 +243,13 @@ class CheckpointRestorer {
       const auto found = own_.Has(name) ? FindOwnObject(name) : FindSharedObject(name);
       const bool own = own_.Note(name, found.has_value());
       if (!found) {
-        if (!own) missing_.Add(name);
+        if (!own) missing_.AddName(name);
         continue;
       }
       const uint64_t stored = found->info.raw_bytes;
       if (source.bytes != nullptr && source.size != stored) {
-        different_.Add(name,
-                       std::to_string(stored) + " and " + std::to_string(source.size) + " bytes");
+        different_.AddName(
+            name, std::to_string(stored) + " and " + std::to_string(source.size) + " bytes");
       } else {
         objects_.emplace_back(i, *found);
       }
@@ -290,8 +286,8 @@ class CheckpointRestorer {
   }
 
   Status NoneOfItsOwn(const std::vector<std::string>& without) const {
-    NameList names;
-    for (const std::string& name : without) names.Add(name);
+    ShortList names;
+    for (const std::string& name : without) names.AddName(name);
     return Status(StatusCode::kNotFound,
                   "rank " + std::to_string(rank_) + " saved nothing of its own here: " +
                       names.Text() + "; " + reader::OwnersOf(checkpoint_, without[0]) +
@@ -312,7 +308,7 @@ class CheckpointRestorer {
         found = true;
         break;
       }
-      if (!found) missing_.Add(name);
+      if (!found) missing_.AddName(name);
     }
   }
 
@@ -322,7 +318,7 @@ class CheckpointRestorer {
   reader::OwnSubtrees own_;
   std::vector<File> files_;  // Those of this rank first.
   size_t own_files_ = 0;
-  NameList different_, missing_;
+  ShortList different_, missing_;
   std::deque<Part> direct_parts_;  // What direct_ borrows from.
   std::vector<BoxRequest> direct_;
   std::vector<std::pair<uint32_t, std::vector<Part>>> staged_;

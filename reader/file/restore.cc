@@ -5,19 +5,11 @@
 #include <vector>
 
 #include "reader/file/file_impl.h"
-#include "reader/name_list.h"
 #include "state/description.h"
 
 namespace dsckpt {
 
 namespace {
-
-using reader::NameList;
-
-std::string DTypeText(DType code) {
-  const auto info = FindDType(code);
-  return info ? std::string(info->name) : std::to_string(static_cast<unsigned>(code));
-}
 
 /// Matches a description with a file: first everything is compared, then everything is moved.
 class Restorer {
@@ -61,7 +53,7 @@ class Restorer {
       const std::string_view name = wanted_.tensor_names[i];
       const auto tensor = impl_.FindTensor(name, hint);
       if (!tensor) {
-        not_in_file_.Add(name);
+        not_in_file_.AddName(name);
         continue;
       }
       hint = *tensor + 1;
@@ -81,12 +73,11 @@ class Restorer {
     const DType dtype = wanted_.tensors[i].dtype;
     const auto shape = std::span(wanted_.dims).subspan(source.dims_begin, wanted_.tensors[i].rank);
     if (dtype != info.dtype.code) {
-      different_.Add(name, "dtype " + DTypeText(info.dtype.code) + " and " + DTypeText(dtype));
+      different_.AddName(name, "dtype " + DTypeText(info.dtype.code) + " and " + DTypeText(dtype));
     } else if (!std::equal(shape.begin(), shape.end(), info.shape.begin(), info.shape.end())) {
-      different_.Add(name,
-                     "shape " + reader::ShapeText(info.shape) + " and " + reader::ShapeText(shape));
+      different_.AddName(name, "shape " + ShapeText(info.shape) + " and " + ShapeText(shape));
     } else if (!source.writable) {
-      different_.Add(name, "the state's memory is read-only");
+      different_.AddName(name, "the state's memory is read-only");
     } else {
       AddRequest(i, name, info);
     }
@@ -117,7 +108,7 @@ class Restorer {
       const std::string_view name = wanted_.object_names[i];
       const auto object = index.object_names.Find(name);
       if (!object) {
-        not_in_file_.Add(name);
+        not_in_file_.AddName(name);
         continue;
       }
       seen[*object] = true;
@@ -131,8 +122,8 @@ class Restorer {
     const auto& source = wanted_.object_sources[i];
     if (!source.restore) return;
     if (source.bytes != nullptr && source.size != stored) {
-      different_.Add(name,
-                     std::to_string(stored) + " and " + std::to_string(source.size) + " bytes");
+      different_.AddName(name,
+                         std::to_string(stored) + " and " + std::to_string(source.size) + " bytes");
     } else {
       objects_.emplace_back(i, name);
     }
@@ -144,7 +135,7 @@ class Restorer {
     for (uint32_t i = 0; i < wanted_.attribute_restores.size(); ++i) {
       const std::string_view name = reader::AttributeName(wanted_, i);
       const bool found = FindAttribute(stored, name, i, seen);
-      if (!found && wanted_.attribute_restores[i]) not_in_file_.Add(name);
+      if (!found && wanted_.attribute_restores[i]) not_in_file_.AddName(name);
     }
     ListUnseenAttributes(stored, seen);
   }
@@ -170,20 +161,20 @@ class Restorer {
     if (!stored) return;
     size_t child = 0;
     for (const Node& node : *stored) {
-      if (!seen[child++]) not_in_state_.Add(node.key().text());
+      if (!seen[child++]) not_in_state_.AddName(node.key().text());
     }
   }
 
   void ListUnseen(const format::NameView& names, const std::vector<bool>& seen) {
     for (uint32_t i = 0; i < names.size(); ++i) {
-      if (!seen[i]) not_in_state_.Add(names[i]);
+      if (!seen[i]) not_in_state_.AddName(names[i]);
     }
   }
 
   const File& file_;
   const File::Impl& impl_;
   const Description::Data& wanted_;
-  NameList different_, not_in_file_, not_in_state_;
+  ShortList different_, not_in_file_, not_in_state_;
   std::vector<LoadRequest> requests_;
   std::vector<std::pair<uint32_t, std::string_view>> objects_;
   std::vector<std::pair<uint32_t, Value>> attributes_;

@@ -226,7 +226,7 @@ Status CheckpointWriter::Impl::StartShards(CheckpointHandle::Job& job,
     }
     if (std::find(job.shards.begin(), job.shards.end(), name) != job.shards.end()) {
       return Status(StatusCode::kAlreadyExists,
-                    "two shards of this rank are called '" + format::Printable(name) + "'");
+                    "two shards of this rank are called '" + Printable(name) + "'");
     }
     job.shards.push_back(name);
   }

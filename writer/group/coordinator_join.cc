@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/hex.h"
+#include "base/text.h"
 #include "format/checksum.h"
 #include "io/directory.h"
 #include "writer/group/coordinator_store.h"

@@ -104,9 +104,8 @@ Status CheckOwner(const format::IndexView& index, int rank) {
   if (index.rank_own.size() == 0) return {};
   const auto refuse = [rank](std::string_view name) {
     return Status(StatusCode::kInvalidArgument,
-                  "'" + format::Printable(name) +
-                      "' is declared to be another rank's own, but rank " + std::to_string(rank) +
-                      " saves it: RankOwn() takes the coordinator's rank");
+                  "'" + Printable(name) + "' is declared to be another rank's own, but rank " +
+                      std::to_string(rank) + " saves it: RankOwn() takes the coordinator's rank");
   };
   const std::string own = RankOwnName(static_cast<uint32_t>(rank), "");
   const format::NameView& names = index.pieces.logical_names;

@@ -102,8 +102,8 @@ Status MoveLatestBack(const std::string& run, const std::string& name) {
   DSCKPT_RETURN_IF_ERROR(run::CheckCheckpointName(name, ""));
   const auto complete = ReadComplete(run, name);
   if (!complete.ok()) {
-    return Status(complete.status().code(), "cannot roll back to '" + format::Printable(name) +
-                                                "': " + complete.status().message())
+    return Status(complete.status().code(),
+                  "cannot roll back to '" + Printable(name) + "': " + complete.status().message())
         .WithErrno(complete.status().error_number())
         .WithPath(complete.status().path());
   }
