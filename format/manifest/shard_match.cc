@@ -121,8 +121,7 @@ std::span<const uint32_t> PiecesByShard::Of(uint32_t shard) const {
   return std::span(positions_).subspan(begin, end_[shard] - begin);
 }
 
-std::optional<int64_t> RecordedStep(const IndexView& index) {
-  const TreeView& attributes = index.attributes;
+std::optional<int64_t> RecordedStep(const TreeView& attributes) {
   // Node 0 is the dict; all others are its leaves.
   for (size_t i = 1; i < attributes.nodes.size(); ++i) {
     const NodeRecord& node = attributes.nodes[i];
@@ -146,7 +145,7 @@ Status CheckShardAgainst(const ManifestView& manifest, uint32_t shard,
                                              std::to_string(manifest.shard_rank[shard]) +
                                              " wrote it: use another checkpoint");
   }
-  const auto step = RecordedStep(index);
+  const auto step = RecordedStep(index.attributes);
   if (!step || *step == manifest.step) return {};
   return Status(StatusCode::kMismatch, "shard '" + Printable(name) + "' is of step " +
                                            std::to_string(*step) + ", the manifest says " +

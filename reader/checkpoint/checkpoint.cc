@@ -55,7 +55,7 @@ Status OpenDirectory(Checkpoint::Impl& impl) {
   if (!stored.ok()) {
     if (stored.status().code() != StatusCode::kNotFound) return stored.status();
     return Status(StatusCode::kIncomplete,
-                  "the directory has no " + std::string(format::kManifestName) +
+                  "the directory has no " + std::string(kManifestName) +
                       ": it is no checkpoint, or one that was never completed; use another one "
                       "('dsckpt ls' lists a run's)")
         .WithPath(impl.path);
