@@ -139,7 +139,10 @@ class Checkpoint {
 
   /// Reads the state back in place, as File::Restore: tensors that `provider` describes with pieces
   /// get those parts of logical tensors, others the whole logical tensor of their name. Objects and
-  /// attributes come from the shard of `rank`, or of rank 0 where it wrote none.
+  /// attributes come from the shards of `rank`, and from those of rank 0 where these lack them. A
+  /// rank that wrote no shard, because more ranks read than wrote, gets those objects of rank 0 that
+  /// another rank has alike; of what differs from rank to rank without being marked (RankOwn) it
+  /// gets nothing: kNotFound names it, and RestoreOptions::partial leaves it as it is.
   ///
   /// What `provider` describes as the own of `rank` (RankOwn) gets what that rank saved as its own,
   /// and nothing else: where the checkpoint has none for it, because more ranks read than wrote, it

@@ -15,10 +15,10 @@ bool OwnSubtrees::Note(std::string_view item, bool found) {
   return true;
 }
 
-void OwnSubtrees::SayMissing(ShortList& missing) const {
+void OwnSubtrees::ForEachMissing(const std::function<void(std::string_view item)>& visit) const {
   for (uint32_t i = 0; i < names_.size(); ++i) {
     if (!found_[i]) continue;
-    for (const std::string_view item : missing_[i]) missing.AddName(item);
+    for (const std::string_view item : missing_[i]) visit(item);
   }
 }
 

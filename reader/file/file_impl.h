@@ -52,9 +52,6 @@ namespace reader {
 /// agree.
 DTypeInfo DescribeDType(const format::DTypeRecord& record);
 
-/// Name of attribute `position` of a description.
-std::string_view AttributeName(const Description::Data& description, uint32_t position);
-
 /// Bytes [0, header_bytes) as text, the 8-byte length included.
 Result<std::string> ReadHeaderRegion(const io::InputFile& input, uint64_t header_bytes);
 
