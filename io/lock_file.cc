@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <thread>
 #include <utility>
 
+#include "base/backoff.h"
 #include "io/error.h"
 #include "io/syscalls.h"
 
@@ -41,8 +41,7 @@ LockFile::LockFile(int fd, std::string path, AtEnd at_end)
 
 Result<std::unique_ptr<LockFile>> LockFile::Take(const std::string& path,
                                                  std::chrono::milliseconds patience, AtEnd at_end) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
-  while (true) {
+  for (Backoff backoff(patience);;) {
     const int fd = Sys().open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) return ErrnoStatus(errno, "open", path);
     const Outcome outcome = TryLock(fd, path);
@@ -50,8 +49,7 @@ Result<std::unique_ptr<LockFile>> LockFile::Take(const std::string& path,
       return std::unique_ptr<LockFile>(new LockFile(fd, path, at_end));
     }
     Sys().close(fd);
-    if (std::chrono::steady_clock::now() >= deadline) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (!backoff.Wait()) break;
   }
   return Status(StatusCode::kFailedPrecondition, "'" + path + "' is locked by another process")
       .WithPath(path);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/align.h"
 #include "dsckpt/limits.h"
 #include "io/aligned_buffer.h"
 #include "io/pool.h"
@@ -19,7 +20,7 @@
 namespace dsckpt::io {
 namespace {
 
-uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+constexpr uint64_t kHugePage = 2 * kMiB;
 
 Status CannotAllocate(uint64_t bytes, int error_number) {
   return Status(StatusCode::kOutOfMemory,

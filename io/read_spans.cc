@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/align.h"
 #include "dsckpt/limits.h"
 #include "io/input_file.h"
 #include "io/pool.h"
@@ -42,7 +43,7 @@ class Residency {
   bool Resident(uint64_t begin, uint64_t end) const {
     const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     begin = begin / page * page;
-    std::vector<unsigned char> pages((end - begin + page - 1) / page);
+    std::vector<unsigned char> pages(DivideUp(end - begin, page));
     void* at = const_cast<std::byte*>(mapping_->bytes().data()) + begin;
     if (mincore(at, end - begin, pages.data()) != 0) return true;
     return std::all_of(pages.begin(), pages.end(), [](unsigned char state) { return state & 1; });
@@ -64,9 +65,6 @@ class SpanStream {
         reads_(std::move(reads)),
         options_(options),
         consume_(consume) {}
-  ~SpanStream() {
-    if (direct_fd_ >= 0) Sys().close(direct_fd_);
-  }
 
   Status Run() {
     uint64_t longest = 0;
@@ -96,10 +94,8 @@ class SpanStream {
   };
 
   void OpenDirect() {
-    if (file_.fd() < 0 || (!options_.force_direct && !residency_.known())) return;
-    // The same inode whatever stands under the path by now.
-    const std::string path = "/proc/self/fd/" + std::to_string(file_.fd());
-    direct_fd_ = Sys().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT, 0);
+    if (descriptor_ == nullptr || (!options_.force_direct && !residency_.known())) return;
+    direct_fd_ = descriptor_->direct_fd();
     use_direct_ = direct_fd_ >= 0;
   }
 
@@ -202,6 +198,7 @@ class SpanStream {
   const std::vector<PlannedRead> reads_;
   const StreamOptions& options_;
   const Consume& consume_;
+  const std::shared_ptr<const Descriptor> descriptor_ = file_.descriptor();
   const Residency residency_{file_};
   std::optional<Memory> memory_;
   int direct_fd_ = -1;

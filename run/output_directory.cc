@@ -15,17 +15,10 @@
 namespace dsckpt {
 namespace {
 
-/// Tells these from the attempts of a group, which have manifests and a protocol of their own.
-constexpr std::string_view kIdBegin = "files-";
-
 std::string MakeId() {
   std::random_device random;
-  return std::string(kIdBegin) + std::to_string(random()) + "-" + std::to_string(getpid());
-}
-
-bool Stands(const std::string& path) {
-  const auto kind = io::KindOf(path);
-  return kind.ok() && *kind != io::PathKind::kNone;
+  return run::AttemptId(run::kFilesSession,
+                        std::to_string(random()) + "-" + std::to_string(getpid()));
 }
 
 /// Holding the lock of the entry: what killed processes left of it.
@@ -33,10 +26,11 @@ Status Mend(const std::string& parent, const std::string& name) {
   DSCKPT_ASSIGN_OR_RETURN(const auto entries, io::ListDirectory(parent));
   std::vector<std::string> left;
   for (const std::string& entry : entries) {
-    const auto marked = run::ParseMarkedName(entry);
-    if (!marked || marked->name != name || !marked->attempt.starts_with(kIdBegin)) continue;
+    const auto marked = run::ParseMarkedEntry(entry);
+    if (!marked || marked->name != name) continue;
+    if (!run::IsAttemptOf(marked->attempt, run::kFilesSession)) continue;
     const std::string final_path = parent + "/" + name;
-    if (marked->mark == run::Mark::kReplaced && !Stands(final_path)) {
+    if (marked->mark == run::Mark::kReplaced && !io::Stands(final_path)) {
       // It had stepped aside for one that never came.
       DSCKPT_RETURN_IF_ERROR(io::RenameNoReplace(parent + "/" + entry, final_path));
     } else {
@@ -89,20 +83,12 @@ const std::string& OutputDirectory::path() const { return impl_->made; }
 /// Afterwards `made` is what is to be removed.
 Status OutputDirectory::Impl::GiveName(bool replace) {
   const std::string final_path = paths.Final();
-  if (!Stands(final_path) || !replace) {
+  if (!io::Stands(final_path) || !replace) {
     DSCKPT_RETURN_IF_ERROR(io::RenameNoReplace(made, final_path));
     made.clear();
     return Status();
   }
-  Status exchanged = io::Exchange(made, final_path);
-  if (exchanged.code() != StatusCode::kUnsupported) return exchanged;
-  DSCKPT_RETURN_IF_ERROR(io::RenameNoReplace(final_path, paths.Replaced()));
-  Status renamed = io::RenameNoReplace(made, final_path);
-  if (!renamed.ok()) {
-    static_cast<void>(io::RenameNoReplace(paths.Replaced(), final_path).ok());
-    return renamed;
-  }
-  made = paths.Replaced();
+  DSCKPT_ASSIGN_OR_RETURN(made, io::ReplaceDirectory(made, final_path, paths.Replaced()));
   return Status();
 }
 

@@ -30,9 +30,9 @@ Status CheckColumnLengths(const ManifestView& manifest) {
 Status CheckShard(const ManifestView& manifest, uint32_t i) {
   const std::string where =
       "shard '" + Printable(manifest.shard_names[i].substr(0, kMaxFileName)) + "'";
-  if (!IsShardName(manifest.shard_names[i])) {
+  if (const char* const why = WhyNoShardName(manifest.shard_names[i]); why != nullptr) {
     return ColumnError(kManifestPart, where, "name", "a bare file name that a shard may have",
-                       "another");
+                       std::string("one that ") + why);
   }
   if (manifest.shard_rank[i] >= manifest.ranks) {
     return ColumnError(kManifestPart, where, "rank", "below " + std::to_string(manifest.ranks),

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "dsckpt/export.h"
@@ -88,6 +89,12 @@ std::optional<DTypeInfo> FindDType(DType code);
 std::optional<DTypeInfo> FindDType(std::string_view name);
 /// Returns all registered dtypes in the order of their numbers. The array is static.
 std::span<const DTypeInfo> AllDTypes();
+
+/// Returns the text of a dtype for a message: its safetensors spelling, or "unknown(999)" for a
+/// number that is not registered.
+std::string DTypeText(DType code);
+/// Returns the text of a shape for a message, such as "[2, 3]".
+std::string ShapeText(std::span<const int64_t> shape);
 
 /// Returns the number of elements of a tensor of this shape; an empty shape is a scalar and has
 /// one.

@@ -7,9 +7,10 @@
 #include <charconv>
 #include <cstddef>
 #include <optional>
-#include <thread>
 #include <utility>
 
+#include "base/align.h"
+#include "base/backoff.h"
 #include "dsckpt/limits.h"
 #include "dsckpt/run_layout.h"
 #include "format/names.h"
@@ -26,23 +27,18 @@ namespace dsckpt {
 namespace {
 
 constexpr size_t kOpeners = 8;
-constexpr auto kRetryPause = std::chrono::milliseconds(50);
 
 /// What a lagging shared file system may show for a moment.
 bool MayPass(const Status& status) {
   return status.code() == StatusCode::kNotFound || status.error_number() == ESTALE;
 }
 
+/// Calls `attempt` until it succeeds, fails for good, or `patience` is over.
 template <typename Attempt>
-auto Retry(std::chrono::milliseconds limit, Attempt&& attempt) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (true) {
+auto Retry(std::chrono::milliseconds patience, Attempt&& attempt) {
+  for (Backoff backoff(patience);;) {
     auto result = attempt();
-    if (result.ok() || !MayPass(result.status()) ||
-        std::chrono::steady_clock::now() + kRetryPause > deadline) {
-      return result;
-    }
-    std::this_thread::sleep_for(kRetryPause);
+    if (result.ok() || !MayPass(result.status()) || !backoff.Wait()) return result;
   }
 }
 
@@ -59,7 +55,7 @@ Status OpenDirectory(Checkpoint::Impl& impl) {
   if (!stored.ok()) {
     if (stored.status().code() != StatusCode::kNotFound) return stored.status();
     return Status(StatusCode::kIncomplete,
-                  "the directory has no " + std::string(format::kManifestName) +
+                  "the directory has no " + std::string(kManifestName) +
                       ": it is no checkpoint, or one that was never completed; use another one "
                       "('dsckpt ls' lists a run's)")
         .WithPath(impl.path);
@@ -243,8 +239,7 @@ Result<std::optional<reader::Box>> Checkpoint::Impl::Gap(uint32_t tensor,
 
 Result<uint32_t> Checkpoint::Impl::TensorOrdinal(std::string_view name) const {
   if (const auto tensor = manifest.pieces.logical_names.Find(name)) return *tensor;
-  return Status(StatusCode::kNotFound,
-                "no tensor '" + format::Printable(name) + "' in the checkpoint")
+  return Status(StatusCode::kNotFound, "no tensor '" + Printable(name) + "' in the checkpoint")
       .WithPath(path);
 }
 
@@ -278,7 +273,7 @@ reader::KnownStep Checkpoint::Impl::Step() const {
 }
 
 std::string Checkpoint::Impl::Title(uint32_t tensor) const {
-  return "tensor '" + format::Printable(manifest.pieces.logical_names[tensor]) + "'";
+  return "tensor '" + Printable(manifest.pieces.logical_names[tensor]) + "'";
 }
 
 Result<Checkpoint> Checkpoint::Open(const std::string& path, const CheckpointOptions& options) {
@@ -348,7 +343,7 @@ Status Checkpoint::CheckCoverage(uint32_t tensor) const {
   if (!gap) return Status();
   return Status(StatusCode::kIncomplete, impl_->Title(tensor) + ": no shard holds elements " +
                                              reader::BoxText(*gap) + " of shape " +
-                                             reader::ShapeText(impl_->Info(tensor).shape))
+                                             ShapeText(impl_->Info(tensor).shape))
       .WithPath(impl_->path);
 }
 
@@ -367,7 +362,7 @@ Status Checkpoint::ReadBytes(uint32_t tensor, uint64_t offset, std::span<std::by
   }
   const uint64_t block = info.dtype.block_bytes;
   const uint64_t first = offset / block;
-  const uint64_t last = (offset + out.size() + block - 1) / block;
+  const uint64_t last = DivideUp(offset + out.size(), block);
   if (first * block == offset && (last - first) * block == out.size()) {
     return reader::ReadBlocks(*impl_, tensor, first, out, verify);
   }

@@ -30,8 +30,8 @@ Status DeviceLoad::Prepare() {
     if (device == kDeviceOfPointer) {
       const auto found = backend_.DeviceOf(request.data);
       if (!found.ok()) {
-        return Status(found.status().code(), "tensor '" + format::Printable(request.name) +
-                                                 "': " + found.status().message());
+        return Status(found.status().code(),
+                      "tensor '" + Printable(request.name) + "': " + found.status().message());
       }
       device = *found;
     }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+
+#include "base/text.h"
+#include "format/checksum.h"
 
 namespace dsckpt::conformance {
 namespace {
@@ -11,26 +13,12 @@ using Json = nlohmann::ordered_json;
 
 Json HexOf(const std::optional<Hash128>& hash) {
   if (!hash) return nullptr;
-  char text[33];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash->high),
-                static_cast<unsigned long long>(hash->low));
-  return text;
-}
-
-std::string HexOf(uint64_t hash) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  return text;
+  return format::ToHex(*hash);
 }
 
 std::string EncodingText(Encoding encoding) {
   const std::string name = EncodingName(encoding);
   return name != "unknown" ? name : "unknown(" + std::to_string(static_cast<int>(encoding)) + ")";
-}
-
-std::string DTypeText(const DTypeInfo& dtype) {
-  if (dtype.name != "unknown") return std::string(dtype.name);
-  return "unknown(" + std::to_string(static_cast<int>(dtype.code)) + ")";
 }
 
 Json RangeJson(const Range& range) { return Json::array({range.begin, range.end}); }
@@ -50,7 +38,7 @@ Json PieceJson(const OwnedPiece& piece) {
 
 Json TensorJson(const File& file, const TensorInfo& info, std::string_view name, Json alias_of) {
   return {{"name", name},
-          {"dtype", DTypeText(info.dtype)},
+          {"dtype", DTypeText(info.dtype.code)},
           {"shape", std::vector<int64_t>(info.shape.begin(), info.shape.end())},
           {"bytes", info.raw_bytes},
           {"stored_bytes", info.stored_bytes},
@@ -231,7 +219,7 @@ Json Describe(const format::ManifestView& manifest) {
                       {"rank", manifest.shard_rank[i]},
                       {"file_bytes", manifest.shard_file_bytes[i]},
                       {"index_bytes", manifest.shard_index_bytes[i]},
-                      {"index_xxh3_64", HexOf(manifest.shard_index_xxh3_64[i])}});
+                      {"index_xxh3_64", Hex64(manifest.shard_index_xxh3_64[i])}});
   }
   Json tensors = Json::array();
   const format::PieceView& pieces = manifest.pieces;
@@ -268,11 +256,7 @@ Result<Json> Describe(const Checkpoint& checkpoint) {
     std::vector<std::byte> bytes(info.bytes);
     DSCKPT_RETURN_IF_ERROR(checkpoint.ReadBytes(i, 0, bytes, true));
     std::string hex;
-    for (const std::byte byte : bytes) {
-      static constexpr char kDigits[] = "0123456789abcdef";
-      hex += kDigits[std::to_integer<unsigned>(byte) >> 4];
-      hex += kDigits[std::to_integer<unsigned>(byte) & 15];
-    }
+    for (const std::byte byte : bytes) AppendHex(hex, std::to_integer<uint8_t>(byte));
     tensors[std::string(info.name)] = hex;
   }
   return Json{{"step", checkpoint.step()},

@@ -127,7 +127,7 @@ Result<Parts> TakeApart(const std::string& bytes) {
 
 std::string PutTogether(Parts parts) {
   format::Footer& footer = parts.footer;
-  parts.index.resize(format::AlignUp(parts.index.size(), 8));
+  parts.index.resize(RoundUp(parts.index.size(), 8));
   footer.index_offset = parts.body.size();
   footer.index_bytes = parts.index.size();
   footer.file_bytes = footer.index_offset + footer.index_bytes + kFooterBytes;

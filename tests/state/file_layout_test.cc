@@ -104,7 +104,7 @@ TEST_CASE("layout: raw tensors lie by falling alignment, then name") {
   CHECK(c.data_begin == c.header.size());
   CHECK(c.tail_begin == next);
   CHECK(c.raw_end == next);
-  CHECK(c.log_begin == AlignUp(next, kPageBytes));
+  CHECK(c.log_begin == RoundUp(next, kPageBytes));
   CHECK(Names(c.columns.tensor_names) ==
         Strings{"also_eight", "eight", "empty", "half", "one", "page", "sixteen"});
   CHECK(c.tensor_ordinal == std::vector<uint32_t>{4, 5, 3, 1, 2, 6, 0});

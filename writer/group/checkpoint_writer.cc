@@ -10,12 +10,14 @@
 #include <thread>
 #include <utility>
 
-#include "format/names.h"
+#include "base/text.h"
+#include "format/manifest/shard_match.h"
 #include "io/directory.h"
 #include "io/path.h"
 #include "io/workers.h"
 #include "run/run_layout.h"
 #include "run/run_lock.h"
+#include "state/description.h"
 #include "writer/engine/save_task.h"
 #include "writer/group/publish.h"
 #include "writer/group/rank_save.h"
@@ -100,6 +102,27 @@ Status CheckOptions(const CheckpointWriterOptions& options) {
   }
   return Status();
 }
+
+/// A shard's provider that must not say another step than its checkpoint: readers refuse such a
+/// shard, so that it is refused before any of it is written.
+class OfStep final : public StateProvider {
+ public:
+  OfStep(const StateProvider& shard, int64_t step) : shard_(shard), step_(step) {}
+  void Describe(Description& description) const override {
+    shard_.Describe(description);
+    const format::TreeColumns& attributes = description.data().attributes;
+    const auto said = format::RecordedStep({attributes.nodes, attributes.heap, {}});
+    if (!said || *said == step_) return;
+    description.Fail(
+        Status(StatusCode::kInvalidArgument, "the attribute 'step' is " + std::to_string(*said) +
+                                                 ", but the checkpoint is saved as step " +
+                                                 std::to_string(step_) + ": give both the same"));
+  }
+
+ private:
+  const StateProvider& shard_;
+  const int64_t step_;
+};
 
 }  // namespace
 
@@ -226,13 +249,13 @@ Status CheckpointWriter::Impl::StartShards(CheckpointHandle::Job& job,
     }
     if (std::find(job.shards.begin(), job.shards.end(), name) != job.shards.end()) {
       return Status(StatusCode::kAlreadyExists,
-                    "two shards of this rank are called '" + format::Printable(name) + "'");
+                    "two shards of this rank are called '" + Printable(name) + "'");
     }
     job.shards.push_back(name);
   }
   for (size_t i = 0; i < shards.size(); ++i) {
-    auto started =
-        engine.Save(job.attempt.paths.Directory() + "/" + job.shards[i], *shards[i].provider, save);
+    auto started = engine.Save(job.attempt.paths.Directory() + "/" + job.shards[i],
+                               OfStep(*shards[i].provider, job.attempt.step), save);
     if (!started.ok()) {
       for (const SaveHandle& other : job.saves) other.Cancel();
       return started.status();
@@ -326,7 +349,7 @@ Result<CheckpointHandle> CheckpointWriter::Save(int64_t step, std::span<const Sh
   job->attempt = {
       .paths = {.run = impl_->options.run_directory,
                 .name = DefaultCheckpointName(step),
-                .attempt = impl_->coordinator->session() + "-" + std::to_string(sequence),
+                .attempt = run::AttemptId(impl_->coordinator->session(), std::to_string(sequence)),
                 .in_place = options.in_place},
       .sequence = sequence,
       .step = step,

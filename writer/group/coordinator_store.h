@@ -3,7 +3,6 @@
 
 // Values as files in a shared directory.
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -14,22 +13,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/backoff.h"
 #include "dsckpt/coordinator.h"
 #include "io/lock_file.h"
 
 namespace dsckpt {
-
-/// Pauses between looks at something that others change: 1 ms, doubling up to 100 ms.
-class Backoff {
- public:
-  explicit Backoff(Coordinator::Clock::time_point deadline) : deadline_(deadline) {}
-  /// False once the deadline has passed, without waiting: the caller has looked after it.
-  bool Wait();
-
- private:
-  Coordinator::Clock::time_point deadline_;
-  std::chrono::milliseconds pause_{1};
-};
 
 /// 16 random hex digits.
 std::string RandomHex();

@@ -31,9 +31,8 @@ Report CheckpointHandle::Job::MakeReport() const {
 Status CheckpointHandle::Job::Summarize(Report& report) const {
   std::vector<ShardSummary> parts;
   for (const std::string& shard : shards) {
-    DSCKPT_ASSIGN_OR_RETURN(
-        parts.emplace_back(),
-        SummaryOfFile(attempt.paths.Directory() + "/" + shard, shard, rank, attempt.step));
+    DSCKPT_ASSIGN_OR_RETURN(parts.emplace_back(),
+                            SummaryOfFile(attempt.paths.Directory() + "/" + shard, shard, rank));
   }
   DSCKPT_ASSIGN_OR_RETURN(RankSummary all, Merge(std::move(parts)));
   all.manifest.attempt = attempt.paths.attempt;
