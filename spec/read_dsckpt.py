@@ -322,11 +322,21 @@ class Shard:
         if table is None:
             return None
         heap, tags = table.vector(1, "s"), [None] + table.strings(2)
-        cut = lambda word: heap[word & 0xFFFFFFFF : (word & 0xFFFFFFFF) + (word >> 32)]
+        used = 0
+
+        def cut(word):
+            nonlocal used
+            used += word >> 32
+            check(used <= 16 * len(heap) + (64 << 10), "R8", "heap ranges share too much")
+            return heap[word & 0xFFFFFFFF : (word & 0xFFFFFFFF) + (word >> 32)]
+
         signed = lambda word: word - (word >> 63 << 64)
         number = lambda x: x if math.isfinite(x) else {"$float": str(x)}
         pairs = lambda text: [number(x) for x in struct.unpack("<2d", text)]
-        big = lambda text: ("-" if text[0] else "") + str(int.from_bytes(text[1:], "little"))
+        def big(text):
+            check(len(text) <= 1 + (64 << 10), "R8", "a long integer")
+            return ("-" if text[0] else "") + str(int.from_bytes(text[1:], "little"))
+
         leaf = [lambda w: check(w == 0, "R7"), lambda w: [False, True][w], signed, lambda w: {"$bigint": big(cut(w))},
                 lambda w: number(struct.unpack("<d", struct.pack("<Q", w))[0]), lambda w: {"$complex": pairs(cut(w))},
                 lambda w: cut(w).decode(), lambda w: {"$bytes": base64.b64encode(cut(w)).decode()}, dict_json, list,

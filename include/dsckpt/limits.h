@@ -23,6 +23,14 @@ inline constexpr uint64_t kLogAlignment = 64;
 inline constexpr uint64_t kFooterBytes = 128;
 /// Longest item name, in UTF-8 bytes.
 inline constexpr uint64_t kMaxNameBytes = 64 * kKiB;
+/// Largest window of a zstd frame: what RFC 8878 asks every decoder to support.
+inline constexpr uint64_t kMaxZstdWindowBytes = 8 * kMiB;
+/// Longest magnitude of an integer of the state tree. Converting to decimal digits takes time
+/// quadratic in it.
+inline constexpr uint64_t kMaxBigIntBytes = 64 * kKiB;
+/// What the heap ranges of one tree may hold together, when its heap has `heap_bytes`. Ranges may
+/// share bytes; without a bound a small file would unfold into a large tree.
+constexpr uint64_t MaxBytesInHeapRanges(uint64_t heap_bytes) { return 16 * heap_bytes + 64 * kKiB; }
 /// Dimensions of one tensor.
 inline constexpr uint64_t kMaxRank = 64;
 /// Nesting of the state tree; the root has depth 1.

@@ -339,6 +339,29 @@ void Collection::TreeValueRules() {
   });
   node("r7-bigint-in-int64", "big integer", NodeKind::kBigInt,
        [](NodeRecord& n) { n.payload = format::HeapRange(static_cast<uint32_t>(n.payload), 9); });
+  // 40 strings that are one range of the heap.
+  const auto shared = WithColumns(mixed_, [](IndexColumns& c) {
+    const auto begin = static_cast<uint32_t>(c.tree.heap.size());
+    c.tree.heap.append(4096, 'x');
+    for (uint32_t i = 0; i < 40; ++i) {
+      NodeRecord record{};
+      record.kind = NodeKind::kString;
+      record.key_kind = Key::Kind::kInt;
+      record.key = 1000 + i;
+      record.payload = format::HeapRange(begin, 4096);
+      c.tree.nodes.push_back(record);
+    }
+    c.tree.nodes[0].children += 40;
+    c.tree.nodes[0].payload += 40;
+  });
+  Add("r8-heap-ranges", StatusCode::kLimitExceeded, "heap ranges", shared);
+  const auto long_integer = WithColumns(mixed_, [](IndexColumns& c) {
+    const auto begin = static_cast<uint32_t>(c.tree.heap.size());
+    const auto length = static_cast<uint32_t>(kMaxBigIntBytes) + 2;
+    c.tree.heap.append(1, '\0').append(length - 1, '\1');
+    NodeOf(c.tree, NodeKind::kBigInt).payload = format::HeapRange(begin, length);
+  });
+  Add("r8-big-integer", StatusCode::kLimitExceeded, "big integer", long_integer);
 }
 
 void Collection::VerifyRules() {

@@ -73,6 +73,14 @@ Result<std::string> ManifestOfOne(const std::string& shard, std::string_view nam
 /// Broken variants of "pieces".
 Result<std::vector<InvalidVector>> InvalidPieces(const std::string& pieces);
 
+/// The content of the vector "frame": one tensor `t` of this many equal bytes, encoded.
+inline constexpr size_t kFrameBytes = 512;
+inline constexpr char kFrameByte = 'A';
+/// Variants of "frame" with other zstd frames of the same content: those that readers take ...
+std::vector<FutureVector> FrameVectors(const std::string& frame);
+/// ... and those that do not decode.
+std::vector<InvalidVector> InvalidFrames(const std::string& frame);
+
 /// Writes valid/ and invalid/ below `directory`, each file with its JSON.
 Status WriteVectors(const std::string& directory);
 

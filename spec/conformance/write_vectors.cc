@@ -43,7 +43,9 @@ Status WriteValid(const std::string& directory) {
   }
   DSCKPT_ASSIGN_OR_RETURN(const std::string mixed, ReadFile(directory + "/mixed.dsckpt"));
   DSCKPT_ASSIGN_OR_RETURN(const std::string encoded, ReadFile(directory + "/encoded.dsckpt"));
-  DSCKPT_ASSIGN_OR_RETURN(const auto vectors, FutureVectors(mixed, encoded));
+  DSCKPT_ASSIGN_OR_RETURN(auto vectors, FutureVectors(mixed, encoded));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string frame, ReadFile(directory + "/frame.dsckpt"));
+  for (FutureVector& vector : FrameVectors(frame)) vectors.push_back(std::move(vector));
   for (const FutureVector& vector : vectors) {
     const std::string stem = directory + "/" + vector.name;
     DSCKPT_RETURN_IF_ERROR(WriteFile(stem + ".dsckpt", vector.bytes));
@@ -157,6 +159,8 @@ Status WriteVectors(const std::string& directory) {
   DSCKPT_ASSIGN_OR_RETURN(const std::string aliases, ReadFile(valid + "/aliases.dsckpt"));
   DSCKPT_RETURN_IF_ERROR(
       WriteInvalid(invalid, ".dsckpt", InvalidHeaders(mixed, aliases), messages));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string frame, ReadFile(valid + "/frame.dsckpt"));
+  DSCKPT_RETURN_IF_ERROR(WriteInvalid(invalid, ".dsckpt", InvalidFrames(frame), messages));
   DSCKPT_ASSIGN_OR_RETURN(const std::string pieces, ReadFile(valid + "/pieces.dsckpt"));
   DSCKPT_ASSIGN_OR_RETURN(broken, InvalidPieces(pieces));
   DSCKPT_RETURN_IF_ERROR(WriteInvalid(invalid, ".dsckpt", broken, messages));
