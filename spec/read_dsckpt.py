@@ -298,7 +298,8 @@ class Shard:
             total = sum(chunk[1] for chunk in item["stored"]) if item["encoding"] else item["bytes"]
             check(total == item["stored_bytes"], "P1", item["name"])
             for i, (_, size, reserved) in enumerate(item["stored"]):
-                check(0 < size <= min(CHUNK, item["bytes"] - i * CHUNK) and reserved == 0, "P5", item["name"])
+                most = min(CHUNK, item["bytes"] - i * CHUNK) if item["encoding"] in ENCODINGS else size
+                check(0 < size <= most and reserved == 0, "P5", item["name"])
         return out
 
     def check_layout(self):
@@ -321,7 +322,7 @@ class Shard:
         """Section 10, as JSON: what JSON lacks is an object with one key that begins with '$'."""
         if table is None:
             return None
-        heap, tags = table.vector(1, "s"), [None] + table.strings(2)
+        heap, tags = table.vector(1, "s") or b"", [None] + table.strings(2)
         used = 0
 
         def cut(word):
@@ -403,6 +404,9 @@ def describe(shard):
     pieces = lambda t: [{key: value for key, value in piece.items() if key != "elements"} for piece in t["pieces"]]
     tensors = [row(t) | ({"pieces": pieces(t)} if t["pieces"] else {}) for t in shard.tensors]
     tensors += [row(shard.tensors[i]) | {"name": name, "alias_of": shard.tensors[i]["name"]} for name, i in shard.aliases.items()]
+    # Keys of attributes are strings: a plain object holds any.
+    attributes = shard.attributes or {}
+    attributes = dict(attributes["$dict"]) if "$dict" in attributes else attributes
     tree = shard.tree
     if tree is None:
         tree = {t["name"]: {"$tensor": t["name"]} for t in shard.tensors} | {name: {"$alias": name} for name in shard.aliases}
@@ -410,7 +414,7 @@ def describe(shard):
     return {"schema": "dsckpt.inspect/1", "format_version": shard.version, "file_bytes": len(shard.data),
             "tensors": sorted(tensors, key=lambda t: t["name"].encode()),
             "objects": [common(o, media_type=o["media_type"], offset=o["offset"], digest=shard.digest(o)) for o in shard.objects],
-            "attributes": shard.attributes or {}, "tree": tree} | ({"rank_own": shard.rank_own, "rank": shard.rank} if shard.rank_own else {})
+            "attributes": attributes, "tree": tree} | ({"rank_own": shard.rank_own, "rank": shard.rank} if shard.rank_own else {})
 
 
 def read_any(path, strict=False):
