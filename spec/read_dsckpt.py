@@ -125,8 +125,9 @@ def cut_up(ends, column, rule, start=0, last=True):
 def pieces_of(table):
     """By piece: (tensor, logical, element_offset, form, bounds, replica_group)."""
     columns = [table.vector(i, code) for i, code in ((3, "I"), (4, "I"), (5, "Q"), (6, "B"), (9, "I"))]
-    bounds = cut_up(table.vector(7, "I"), table.vector(8, "Q"), "L2")
-    return list(zip(*columns[:4], map(tuple, bounds), columns[4], strict=True))
+    columns.insert(4, list(map(tuple, cut_up(table.vector(7, "I"), table.vector(8, "Q"), "L2"))))
+    check(len({len(column) for column in columns}) == 1, "L1", "columns of pieces")
+    return list(zip(*columns))
 
 
 def read_pieces(table):
@@ -134,12 +135,9 @@ def read_pieces(table):
     names, ends = table.table(0).names(), table.vector(1, "I")
     shapes = cut_up(ends, table.vector(2, "q"), "L2")
     check(len(names) == len(shapes), "L1", "logical_dim_end")
-    columns = [table.vector(i, code) for i, code in ((3, "I"), (4, "I"), (5, "Q"), (6, "B"), (9, "I"))]
-    bounds = cut_up(table.vector(7, "I"), table.vector(8, "Q"), "L2")
-    check(len({len(column) for column in columns + [bounds]}) == 1, "L1", "columns of pieces")
     for name, shape in zip(names, shapes):
         check(all(dim >= 0 for dim in shape) and math.prod(dim or 1 for dim in shape) < 1 << 63, "L4", name)
-    for tensor, logical, offset, form, group, bound in zip(*columns, bounds):
+    for tensor, logical, offset, form, bound, group in pieces_of(table):
         check(logical < len(names), "L5", "logical tensor")
         shape, half = shapes[logical], len(bound) // 2
         whole = shape if form == 0 else [math.prod(shape)]
@@ -203,6 +201,7 @@ class Shard:
         shapes = cut_up(tensors.vector(2, "I"), tensors.vector(3, "q"), "T1")
         for tensor, position, shape in zip(self.tensors, tensors.vector(1, "B"), shapes, strict=True):
             code, _, block_elements, block_bytes = dtypes[position]
+            check(block_elements > 0 and block_bytes > 0, "X5", f"dtype {code}")
             check(all(dim >= 0 for dim in shape) and math.prod(dim or 1 for dim in shape) < 1 << 63, "T2", tensor["name"])
             blocks, rest = divmod(math.prod(shape), block_elements)
             check(rest == 0 and blocks * block_bytes == tensor["bytes"], "T3", tensor["name"])
@@ -221,13 +220,13 @@ class Shard:
             columns = pieces_of(pieces)
             order = [(row[0], row[2], row[1], *row[3:]) for row in columns]
             check(all(a < b for a, b in zip(order, order[1:])), "L6", "pieces do not ascend")
-            logical = list(zip(pieces.table(0).names(), cut_up(pieces.vector(1, "I"), pieces.vector(2, "q"), "L2")))
-            self.pieces = [(logical[row[1]], (row[0], *row[2:])) for row in columns]
             for ordinal, piece in read_pieces(pieces):
                 check(ordinal < len(self.tensors), "L5", "stored tensor")
                 check(piece is None or piece["element_offset"] + piece["elements"] <= math.prod(self.tensors[ordinal]["shape"]),
                       "L8", self.tensors[ordinal]["name"])
                 self.tensors[ordinal]["pieces"] += [piece] if piece else []
+            logical = list(zip(pieces.table(0).names(), cut_up(pieces.vector(1, "I"), pieces.vector(2, "q"), "L2")))
+            self.pieces = [(logical[row[1]], (row[0], *row[2:])) for row in columns]
         self.tree, self.attributes = self.read_tree(root.table(9)), self.read_tree(root.table(10))
         self.rank_own = [] if root.table(11) is None else root.table(11).names()
         self.rank = root.get(root.where(12), "I") if root.where(12) else 0

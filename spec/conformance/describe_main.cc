@@ -1,5 +1,5 @@
-// dsckpt_describe: reads paths from its standard input, one a line, and prints what the library finds
-// in each file or checkpoint directory, one line of JSON a path. For comparing readers.
+// dsckpt_describe: reads paths from its standard input, one a line, and prints what the library
+// finds in each file or checkpoint directory, one line of JSON a path. For comparing readers.
 
 #include <filesystem>
 #include <iostream>
@@ -22,7 +22,8 @@ Result<Json> DescribeFile(const std::string& path) {
   DSCKPT_ASSIGN_OR_RETURN(const VerifyReport report, Verify(path, {.decode = true}));
   json["problems"] = Json::array();
   for (const Problem& problem : report.problems) {
-    if (problem.kind != "unsupported") json["problems"].push_back(problem.item + ": " + problem.kind);
+    if (problem.kind != "unsupported")
+      json["problems"].push_back(problem.item + ": " + problem.kind);
   }
   return json;
 }

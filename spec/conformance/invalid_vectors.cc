@@ -161,6 +161,7 @@ void Collection::IndexRules() {
       WithParts(mixed_, [](Parts& parts) { parts.index.replace(0, 4, "\xff\xff\xff\x7f"); }));
   Add("x2-no-index", kCorrupt, "FlatBuffer",
       WithParts(mixed_, [](Parts& parts) { parts.index.assign(8, '\0'); }));
+  Add("x2-vector-length", kCorrupt, "FlatBuffer", WithParts(mixed_, LengthenVector));
   Add("x2-required-field", kCorrupt, "FlatBuffer", WithParts(mixed_, DropRequiredField));
   Add("x2-string-terminator", kCorrupt, "FlatBuffer", WithParts(mixed_, UnterminateString));
   Add("x2-unaligned-column", kCorrupt, "alignment", WithParts(mixed_, UnalignColumn));
@@ -296,6 +297,7 @@ void Collection::TreeRules() {
        [](Tree& t) { NodeOf(t, NodeKind::kObject).key_kind = Key::Kind::kInt; });
   tree("r3-children-leaf", "children", [](Tree& t) { t.nodes.back().children = 1; });
   tree("r3-children-more", "children", [](Tree& t) { ++t.nodes[1].children; });
+  tree("r3-root-children", "children", [](Tree& t) { --t.nodes[0].children; });
   tree("r3-payload-less", "tree node", [](Tree& t) { --t.nodes[1].payload; });
   tree("r3-payload-huge", "nodes below", [](Tree& t) { t.nodes[1].payload = 1u << 31; });
   tree("r3-root-short", "tree node 0", [](Tree& t) { --t.nodes[0].payload; });

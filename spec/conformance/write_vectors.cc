@@ -137,8 +137,12 @@ Status WriteDirectories(const std::string& valid, const std::string& invalid,
   for (const DirectoryVector& vector : bad) {
     const std::string path = invalid + "/" + vector.name;
     DSCKPT_RETURN_IF_ERROR(WriteDirectory(path, vector));
-    messages[vector.name] = vector.message_contains;
-    const Json json = {{"rule", RuleOf(vector.name)}, {"code", StatusCodeName(vector.code)}};
+    if (vector.code != StatusCode::kOk) messages[vector.name] = vector.message_contains;
+    Json json = {{"rule", RuleOf(vector.name)}, {"code", StatusCodeName(vector.code)}};
+    if (vector.code == StatusCode::kOk) {
+      json = {{"code", StatusCodeName(vector.code)},
+              {"read", {{"tensor", vector.tensor}, {"code", StatusCodeName(vector.read_code)}}}};
+    }
     DSCKPT_RETURN_IF_ERROR(WriteFile(path + ".json", json.dump(1) + "\n"));
   }
   return {};

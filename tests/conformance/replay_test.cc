@@ -201,6 +201,17 @@ TEST_CASE("invalid directories are refused as their JSON says") {
     INFO(path << ": " << status.ToString());
     CHECK(StatusCodeName(status.code()) == expected["code"].get<std::string>());
     CHECK(SaysWhatItShould(path, status));
+    if (!expected.contains("read")) continue;
+    const Result<Checkpoint> checkpoint = Checkpoint::Open(path);
+    REQUIRE(checkpoint.ok());
+    const std::string name = expected["read"]["tensor"];
+    const auto info = checkpoint->FindTensor(name);
+    REQUIRE(info.ok());
+    std::vector<std::byte> bytes(info->bytes);
+    Status read = checkpoint->ReadBytes(info->ordinal, 0, bytes, true);
+    // Reading takes one of declared replicas.
+    if (read.ok()) read = checkpoint->CompareCopies(info->ordinal);
+    CHECK(StatusCodeName(read.code()) == expected["read"]["code"].get<std::string>());
   }
 }
 
