@@ -397,9 +397,10 @@ def dict_json(pairs):
 
 
 def describe(shard):
-    common = lambda item, **more: {"name": item["name"], "bytes": item["bytes"], "stored_bytes": item["stored_bytes"], **more,
-                                   "encoding": ENCODINGS.get(item["encoding"], f"unknown({item['encoding']})")}
-    row = lambda t: common(t, dtype=t["dtype"], shape=t["shape"], offset=t["offset"], digest=shard.digest(t), alias_of=None)
+    # Members in the order of the vectors.
+    place = lambda item: {"bytes": item["bytes"], "stored_bytes": item["stored_bytes"], "offset": item["offset"],
+                          "encoding": ENCODINGS.get(item["encoding"], f"unknown({item['encoding']})"), "digest": shard.digest(item)}
+    row = lambda t: {"name": t["name"], "dtype": t["dtype"], "shape": t["shape"]} | place(t) | {"alias_of": None}
     pieces = lambda t: [{key: value for key, value in piece.items() if key != "elements"} for piece in t["pieces"]]
     tensors = [row(t) | ({"pieces": pieces(t)} if t["pieces"] else {}) for t in shard.tensors]
     tensors += [row(shard.tensors[i]) | {"name": name, "alias_of": shard.tensors[i]["name"]} for name, i in shard.aliases.items()]
@@ -412,8 +413,8 @@ def describe(shard):
         tree |= {o["name"]: {"$object": o["name"]} for o in shard.objects}
     return {"schema": "dsckpt.inspect/1", "format_version": shard.version, "file_bytes": len(shard.data),
             "tensors": sorted(tensors, key=lambda t: t["name"].encode()),
-            "objects": [common(o, media_type=o["media_type"], offset=o["offset"], digest=shard.digest(o)) for o in shard.objects],
-            "attributes": attributes, "tree": tree} | ({"rank_own": shard.rank_own, "rank": shard.rank} if shard.rank_own else {})
+            "objects": [{"name": o["name"], "media_type": o["media_type"]} | place(o) for o in shard.objects],
+            "attributes": attributes} | ({"rank_own": shard.rank_own, "rank": shard.rank} if shard.rank_own else {}) | {"tree": tree}
 
 
 def read_any(path, strict=False):

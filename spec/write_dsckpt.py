@@ -29,9 +29,9 @@ def ends(lengths):
     return out
 
 
-def names(texts):
+def names(texts, later):
     encoded = [text.encode() for text in texts]
-    return ("table", [("bytes", b"".join(encoded)), ("vector", "I", ends(map(len, encoded)))])
+    return ("table", [("bytes", b"".join(encoded)), ("vector", "I", ends(map(len, encoded))), *later])
 
 
 def in_class_order(tensors):
@@ -75,30 +75,30 @@ def header(content, listed, data_begin, tail_begin, size):
     return ("{" + ",".join(entries) + "}").encode()
 
 
-def payload(items, first_sum, first_stored):
+def payload(items, first_sum, first_stored, later):
     """Section 6.5; the running totals of objects go on from the tensors'."""
     chunks = [len(item["sums"]) for item in items]
     stored = [len(item["stored"]) if item["encoding"] else 0 for item in items]
     return ("table", [("vector", "Q", [item["offset"] for item in items]), ("vector", "Q", [len(item["raw"]) for item in items]),
                       ("vector", "Q", [stored_bytes(item) for item in items]), ("vector", "B", [item["encoding"] for item in items]),
                       ("vector", "I", [first_sum + end for end in ends(chunks)]),
-                      ("vector", "I", [first_stored + end for end in ends(stored)])])
+                      ("vector", "I", [first_stored + end for end in ends(stored)]), *later])
 
 
-def pieces_table(logical, pieces):
+def pieces_table(logical, pieces, later):
     """Section 12. logical: (name, shape) in name order; pieces: (tensor, logical, element_offset, form, bounds, group), in order."""
     column = lambda i, code: ("vector", code, [piece[i] for piece in pieces])
-    return ("table", [names([name for name, _ in logical]), ("vector", "I", ends(len(shape) for _, shape in logical)),
+    return ("table", [names([name for name, _ in logical], later), ("vector", "I", ends(len(shape) for _, shape in logical)),
                       ("vector", "q", [dim for _, shape in logical for dim in shape]), column(0, "I"), column(1, "I"), column(2, "Q"),
                       column(3, "B"), ("vector", "I", ends(len(piece[4]) for piece in pieces)),
-                      ("vector", "Q", [bound for piece in pieces for bound in piece[4]]), column(5, "I")])
+                      ("vector", "Q", [bound for piece in pieces for bound in piece[4]]), column(5, "I"), *later])
 
 
-def tree_table(tree):
+def tree_table(tree, later):
     if tree is None:
         return None
     return ("table", [("vector", "BBHIQQ", tree["nodes"]), ("bytes", tree["heap"]) if tree["heap"] else None,
-                      ("strings", tree["tags"]) if tree["tags"] else None])
+                      ("strings", tree["tags"]) if tree["tags"] else None, *later])
 
 
 def index(content, rng):
@@ -110,16 +110,16 @@ def index(content, rng):
         ("B", 1) if rng.random() < 0.3 else None,
         ("vector", "HHII", content["dtypes"]),
         ("strings", content["media_types"]),
-        ("table", [names(t["name"] for t in tensors), ("vector", "B", [t["dtype"] for t in tensors]),
+        ("table", [names((t["name"] for t in tensors), later), ("vector", "B", [t["dtype"] for t in tensors]),
                    ("vector", "I", ends(len(t["shape"]) for t in tensors)), ("vector", "q", [dim for t in tensors for dim in t["shape"]]),
-                   payload(tensors, 0, 0), *later]),
-        ("table", [names(content["aliases"]), ("vector", "I", list(content["aliases"].values())), *later]),
-        ("table", [names(o["name"] for o in objects), ("vector", "B", [o["media_type"] for o in objects]), payload(objects, *first), *later]),
+                   payload(tensors, 0, 0, later), *later]),
+        ("table", [names(content["aliases"], later), ("vector", "I", list(content["aliases"].values())), *later]),
+        ("table", [names((o["name"] for o in objects), later), ("vector", "B", [o["media_type"] for o in objects]), payload(objects, *first, later), *later]),
         ("vector", "QQ", [pair for item in every for pair in item["sums"]]),
         ("vector", "QII", stored),
-        pieces_table(*content["pieces"]) if content["pieces"] else None,
-        tree_table(content["tree"]), tree_table(content["attributes"]),
-        names(content["rank_own"]) if content["rank_own"] else None,
+        pieces_table(*content["pieces"], later) if content["pieces"] else None,
+        tree_table(content["tree"], later), tree_table(content["attributes"], later),
+        names(content["rank_own"], later) if content["rank_own"] else None,
         ("I", content["rank"]) if content["rank_own"] else None,
         *later,
     ]
@@ -152,7 +152,7 @@ def manifest(said, rng):
     root = [None, ("q", said["step"]), ("I", said["ranks"]),
             ("table", [("strings", [row[0].encode() for row in said["shards"]]), column(1, "I"), column(2, "Q"), column(3, "Q"), column(4, "Q"), *later]),
             ("vector", "HHII", dtypes), ("vector", "B", [dtypes.index(dtype) for _, dtype, _ in said["logical"]]),
-            pieces_table([(name, shape) for name, _, shape in said["logical"]], [piece for _, piece in said["placed"]]),
+            pieces_table([(name, shape) for name, _, shape in said["logical"]], [piece for _, piece in said["placed"]], later),
             ("vector", "I", [shard for shard, _ in said["placed"]]), ("Q", said["serial"]), ("Q", said["parent"]), *later]
     root[0] = ("string", said["attempt"].encode())
     buffer = Writer(rng, b"DSCM").finish(root)

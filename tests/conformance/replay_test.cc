@@ -322,7 +322,14 @@ TEST_CASE("the vectors are what this version writes") {
   TempDir dir;
   for (const char* part : {"valid", "invalid"}) fs::create_directories(dir / part);
   REQUIRE(WriteVectors(dir.path()).ToString() == "Ok");
-  const auto stems = Stems(kVectors + "valid");
+  // Those of later versions are made without this library, by later_vectors.py.
+  const auto ours = [](std::vector<std::string> paths) {
+    std::erase_if(paths, [](const std::string& path) {
+      return fs::path(path).filename().string().starts_with("later-");
+    });
+    return paths;
+  };
+  const auto stems = ours(Stems(kVectors + "valid"));
   CHECK(stems.size() == Stems(dir / "valid").size());
   for (const std::string& stem : stems) {
     INFO(stem);
@@ -337,7 +344,7 @@ TEST_CASE("the vectors are what this version writes") {
   CHECK(ReadWholeFile(dir / "valid/manifest.manifest") ==
         ReadWholeFile(kVectors + "valid/manifest.manifest"));
   for (const char* const part : {"valid", "invalid"}) {
-    CHECK(Directories(dir / part).size() == Directories(kVectors + part).size());
+    CHECK(Directories(dir / part).size() == ours(Directories(kVectors + part)).size());
   }
 }
 

@@ -141,8 +141,23 @@ def known_sums():
             failures.append(f"format.md: known sums of {length} bytes: {found}")
 
 
+def later_vectors():
+    """They are what their generator makes."""
+    sys.path.insert(0, str(spec / "conformance"))
+    import later_vectors
+
+    with tempfile.TemporaryDirectory() as folder:
+        later_vectors.write(pathlib.Path(folder))
+        for path in sorted(pathlib.Path(folder).rglob("later-*")):
+            for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+                kept = spec / "conformance/valid" / file.relative_to(folder)
+                if not kept.is_file() or kept.read_bytes() != file.read_bytes():
+                    failures.append(f"{kept} is not what later_vectors.py writes")
+
+
 if read_dsckpt.xxhash:
     known_sums()
+    later_vectors()
 
 if len(sys.argv) > 2:
     with tempfile.TemporaryDirectory() as folder:
