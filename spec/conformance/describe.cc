@@ -177,6 +177,17 @@ Json NodeJson(const Node& node) {
   return {{"$tag", node.tag()}, {"value", BareNodeJson(node)}};
 }
 
+// Keys of attributes are strings: a plain object holds any.
+Json AttributesJson(const std::optional<Node>& attributes) {
+  Json json = Json::object();
+  if (!attributes) return json;
+  for (const Node& attribute : *attributes) {
+    const Key key = attribute.key();
+    json[std::string(key.text())] = NodeJson(attribute);
+  }
+  return json;
+}
+
 Json FlatTree(const File& file) {
   Json tree = Json::object();
   for (uint32_t i = 0; i < file.tensor_count(); ++i) {
@@ -198,14 +209,13 @@ Json FlatTree(const File& file) {
 
 Json Describe(const File& file) {
   const std::optional<Node> tree = file.tree();
-  const std::optional<Node> attributes = file.attributes();
   const bool shard = file.format() == FileFormat::kDsckpt;
   Json json = {{"schema", "dsckpt.inspect/1"},
                {"format_version", shard ? Json(file.format_version()) : Json(nullptr)},
                {"file_bytes", file.file_bytes()},
                {"tensors", TensorsJson(file)},
                {"objects", ObjectsJson(file)},
-               {"attributes", attributes ? NodeJson(*attributes) : Json::object()}};
+               {"attributes", AttributesJson(file.attributes())}};
   for (const std::string_view name : file.RankOwnNames()) json["rank_own"].push_back(name);
   if (!file.RankOwnNames().empty()) json["rank"] = file.OwnerRank();
   json["tree"] = tree ? NodeJson(*tree) : FlatTree(file);

@@ -207,6 +207,13 @@ void DropRequiredField(Parts& parts) {
   parts.index.replace(at + fbs::Index::VT_CHUNK_SUMS, 2, 2, '\0');
 }
 
+void LengthenVector(Parts& parts) {
+  const auto* const vector = fbs::GetIndex(parts.index.data())->chunk_sums();
+  const auto at = static_cast<size_t>(reinterpret_cast<const char*>(vector) - parts.index.data());
+  constexpr uint32_t kLength = 1u << 24;
+  std::memcpy(parts.index.data() + at, &kLength, sizeof kLength);
+}
+
 void UnalignColumn(Parts& parts) {
   std::string& buffer = parts.index;
   const fbs::Payload* const payload = fbs::GetIndex(buffer.data())->tensors()->payload();
