@@ -10,6 +10,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "dsckpt/limits.h"
 #include "io/file_kind.h"
 #include "io/syscalls.h"
@@ -48,13 +49,15 @@ class PosixFile : public InputFile {
   uint64_t size() const override { return size_; }
   const std::string& path() const override { return path_; }
   int fd() const override {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (fd_ < 0) fd_ = Reopen();
     return fd_;
   }
   void Release(std::shared_ptr<const Mapping> mapping) const override {
     mapping_ = std::move(mapping);
-    Sys().close(std::exchange(fd_, -1));
+    MutexLock lock(mutex_);
+    Sys().close(fd_);
+    fd_ = -1;
   }
 
   Status ReadAt(uint64_t offset, std::span<std::byte> out) const override {
@@ -127,8 +130,8 @@ class PosixFile : public InputFile {
   const dev_t device_;
   const ino_t inode_;
   const uint64_t size_;
-  mutable std::mutex mutex_;
-  mutable int fd_;                                  // -1: given back
+  mutable Mutex mutex_;
+  mutable int fd_ DSCKPT_GUARDED_BY(mutex_);        // -1: given back
   mutable std::shared_ptr<const Mapping> mapping_;  // once it was given back
   mutable std::once_flag direct_opened_;
   mutable int direct_fd_ = -1;

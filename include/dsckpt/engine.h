@@ -17,6 +17,8 @@
 
 namespace dsckpt {
 
+class SaveTask;
+
 /// Something the caller may want to log. The library itself never prints.
 struct Event {
   enum class Kind {
@@ -126,11 +128,11 @@ class SaveHandle {
   void Cancel() const;
   Progress progress() const;
 
-  struct Job;  // Internal.
-  explicit SaveHandle(std::shared_ptr<Job> job);
+  /// For the engine, which makes handles.
+  explicit SaveHandle(std::shared_ptr<SaveTask> task);
 
  private:
-  std::shared_ptr<Job> job_;
+  std::shared_ptr<SaveTask> task_;
 };
 
 /// Totals since the engine was created, unless said otherwise. Durations are sums over threads.

@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/limits.h"
 #include "format/manifest/manifest.h"
@@ -80,14 +80,17 @@ struct Checkpoint::Impl {
   std::vector<DTypeInfo> dtypes;         // by position in manifest.dtypes
   std::vector<std::string> shard_paths;  // by shard
 
-  mutable std::mutex mutex;
-  mutable reader::Recent<File> shards{kOpenShards};
-  mutable reader::Recent<std::shared_ptr<const reader::PartMap>> part_maps{kPartMaps};
-  mutable std::vector<bool> touched;  // by shard: opened at some time
-  mutable std::vector<bool> matched;  // by shard: what the manifest says of it was compared
-  mutable std::unique_ptr<const format::PiecesByShard> by_shard;  // made for the first of them
+  mutable Mutex mutex;
+  mutable reader::Recent<File> shards DSCKPT_GUARDED_BY(mutex){kOpenShards};
+  mutable reader::Recent<std::shared_ptr<const reader::PartMap>> part_maps DSCKPT_GUARDED_BY(mutex){
+      kPartMaps};
+  mutable std::vector<bool> touched DSCKPT_GUARDED_BY(mutex);  // by shard: opened at some time
+  mutable std::vector<bool> matched
+      DSCKPT_GUARDED_BY(mutex);  // by shard: what the manifest says of it was compared
+  mutable std::unique_ptr<const format::PiecesByShard>
+      by_shard;  // made for the first of them, then constant
   mutable reader::ChunkCache chunks{kCachedChunkBytes};
-  mutable std::optional<reader::KnownStep> step;  // once it was looked for
+  mutable std::optional<reader::KnownStep> step DSCKPT_GUARDED_BY(mutex);  // once it was looked for
 
   /// Where no manifest says it, a file has to be read for it: not before somebody asks.
   reader::KnownStep Step() const;
