@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/lru.h"
+#include "base/mutex.h"
 #include "dsckpt/limits.h"
 #include "io/file_kind.h"
 #include "io/syscalls.h"

@@ -46,6 +46,7 @@ void Finish(Checkpoint::Impl& impl) {
   for (const format::DTypeRecord& record : impl.manifest.dtypes) {
     impl.dtypes.push_back(reader::DescribeDType(record));
   }
+  MutexLock lock(impl.mutex);
   impl.touched.resize(impl.manifest.shard_count());
   impl.matched.resize(impl.manifest.shard_count());
 }
@@ -79,7 +80,7 @@ Status DescribeShard(Checkpoint::Impl& impl, const std::string& path, uint32_t s
       file.impl().index);
   if (!part.ok()) return Status(part.status()).WithPath(path);
   out = std::move(part).value();
-  std::lock_guard lock(impl.mutex);
+  MutexLock lock(impl.mutex);
   impl.shards.Put(shard, file);
   return Status();
 }
@@ -104,6 +105,7 @@ Status DescribeShards(Checkpoint::Impl& impl, std::span<const std::string> paths
   impl.manifest = format::ViewOf(*impl.columns);
   impl.shard_paths.assign(paths.begin(), paths.end());
   Finish(impl);
+  MutexLock lock(impl.mutex);
   impl.touched.assign(paths.size(), true);
   return Status();
 }
@@ -181,21 +183,21 @@ Result<File> Checkpoint::Impl::OpenOnce(uint32_t shard) const {
 
 Status Checkpoint::Impl::Match(const File& file, uint32_t shard) const {
   {
-    std::lock_guard lock(mutex);
+    MutexLock lock(mutex);
     if (matched[shard]) return Status();
     if (!by_shard) by_shard = std::make_unique<const format::PiecesByShard>(manifest);
   }
   const Status status =
       format::CheckShardAgainst(manifest, shard, by_shard->Of(shard), file.impl().index);
   if (!status.ok()) return Status(status).WithPath(file.path());
-  std::lock_guard lock(mutex);
+  MutexLock lock(mutex);
   matched[shard] = true;
   return Status();
 }
 
 Result<File> Checkpoint::Impl::OpenShard(uint32_t shard) const {
   {
-    std::lock_guard lock(mutex);
+    MutexLock lock(mutex);
     if (const File* const open = shards.Find(shard)) return *open;
   }
   auto file = Retry(options.retry, [&] { return OpenOnce(shard); });
@@ -203,20 +205,20 @@ Result<File> Checkpoint::Impl::OpenShard(uint32_t shard) const {
     if (file.status().code() != StatusCode::kNotFound) return file.status();
     return Status(StatusCode::kIncomplete, file.status().message()).WithPath(shard_paths[shard]);
   }
-  std::lock_guard lock(mutex);
+  MutexLock lock(mutex);
   shards.Put(shard, *file);
   touched[shard] = true;
   return file;
 }
 
 bool Checkpoint::Impl::IsOpen(uint32_t shard) const {
-  std::lock_guard lock(mutex);
+  MutexLock lock(mutex);
   return shards.Has(shard);
 }
 
 Result<std::shared_ptr<const reader::PartMap>> Checkpoint::Impl::Parts(uint32_t tensor) const {
   {
-    std::lock_guard lock(mutex);
+    MutexLock lock(mutex);
     if (const auto* const kept = part_maps.Find(tensor)) return *kept;
   }
   auto parts = std::make_shared<const reader::PartMap>(manifest, tensor);
@@ -224,7 +226,7 @@ Result<std::shared_ptr<const reader::PartMap>> Checkpoint::Impl::Parts(uint32_t 
     return Status(parts->status().code(), Title(tensor) + ": " + parts->status().message())
         .WithPath(path);
   }
-  std::lock_guard lock(mutex);
+  MutexLock lock(mutex);
   part_maps.Put(tensor, parts);
   return parts;
 }
@@ -260,14 +262,14 @@ LogicalTensorInfo Checkpoint::Impl::Info(uint32_t tensor) const {
 reader::KnownStep Checkpoint::Impl::Step() const {
   if (has_manifest && manifest.step >= 0) return {manifest.step, StepSource::kManifest};
   {
-    std::lock_guard lock(mutex);
+    MutexLock lock(mutex);
     if (step) return *step;
   }
   if (has_manifest) return FindStep(path, nullptr);
   const auto first = OpenShard(0);
   if (!first.ok()) return FindStep(path, nullptr);  // It may open the next time.
   const reader::KnownStep found = FindStep(path, &*first);
-  std::lock_guard lock(mutex);
+  MutexLock lock(mutex);
   step = found;
   return found;
 }
@@ -312,7 +314,7 @@ ShardInfo Checkpoint::shard(uint32_t i) const { return impl_->Shard(i); }
 Result<File> Checkpoint::OpenShard(uint32_t shard) const { return impl_->OpenShard(shard); }
 
 uint32_t Checkpoint::open_shard_count() const {
-  std::lock_guard lock(impl_->mutex);
+  MutexLock lock(impl_->mutex);
   return static_cast<uint32_t>(std::count(impl_->touched.begin(), impl_->touched.end(), true));
 }
 

@@ -5,13 +5,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/lru.h"
+#include "base/mutex.h"
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/limits.h"
 #include "format/manifest/manifest.h"
@@ -48,14 +48,17 @@ struct DSCKPT_HIDDEN Checkpoint::Impl {
   std::vector<DTypeInfo> dtypes;         // by position in manifest.dtypes
   std::vector<std::string> shard_paths;  // by shard
 
-  mutable std::mutex mutex;
-  mutable LruCache<uint32_t, File> shards{kOpenShards};
-  mutable LruCache<uint32_t, std::shared_ptr<const reader::PartMap>> part_maps{kPartMaps};
-  mutable std::vector<bool> touched;  // by shard: opened at some time
-  mutable std::vector<bool> matched;  // by shard: what the manifest says of it was compared
-  mutable std::unique_ptr<const format::PiecesByShard> by_shard;  // made for the first of them
+  mutable Mutex mutex;
+  mutable LruCache<uint32_t, File> shards DSCKPT_GUARDED_BY(mutex){kOpenShards};
+  mutable LruCache<uint32_t, std::shared_ptr<const reader::PartMap>> part_maps
+      DSCKPT_GUARDED_BY(mutex){kPartMaps};
+  mutable std::vector<bool> touched DSCKPT_GUARDED_BY(mutex);  // by shard: opened at some time
+  mutable std::vector<bool> matched
+      DSCKPT_GUARDED_BY(mutex);  // by shard: what the manifest says of it was compared
+  mutable std::unique_ptr<const format::PiecesByShard>
+      by_shard;  // made for the first of them, then constant
   mutable reader::ChunkCache chunks{kCachedChunkBytes};
-  mutable std::optional<reader::KnownStep> step;  // once it was looked for
+  mutable std::optional<reader::KnownStep> step DSCKPT_GUARDED_BY(mutex);  // once it was looked for
 
   /// Where no manifest says it, a file has to be read for it: not before somebody asks.
   reader::KnownStep Step() const;

@@ -25,25 +25,25 @@ Result<std::shared_ptr<const ChunkCache::Chunk>> ChunkCache::Get(const Key& key,
                                                                  const io::InputFile& input,
                                                                  const StoredItem& item,
                                                                  uint64_t offset) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (const auto found = chunks_.find(key); found != chunks_.end()) {
     const Entry entry = found->second;
-    changed_.wait(lock, [&] { return entry->ready_; });
+    while (!entry->ready_) changed_.Wait(lock);
     if (!entry->status_.ok()) return entry->status_;
     return std::shared_ptr<const Chunk>(entry);
   }
   const Entry entry = Take(BufferBytes(item.stored_length(key.chunk)));
   chunks_[key] = entry;
   order_.push_back(key);
-  lock.unlock();
+  lock.Unlock();
   Status status = Fill(*entry, input, item, offset, key);
-  lock.lock();
+  lock.Lock();
   entry->status_ = status;
   entry->ready_ = true;
   entry->held_ = std::max<uint64_t>(
       kLeastHeld, entry->buffer_.bytes().size() + entry->scratch_.chunk.capacity());
   held_ += entry->held_;
-  changed_.notify_all();
+  changed_.NotifyAll();
   Trim();
   if (!status.ok()) return status;
   return std::shared_ptr<const Chunk>(entry);

@@ -99,7 +99,7 @@ Result<std::vector<std::vector<std::byte>>> DirectoryCoordinator::Gather(
     if (missing > 0 && !backoff.Wait()) break;
   }
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stale_.insert(stale_.end(), read.begin(), read.end());
   }
   if (missing == 0) return values;
@@ -117,7 +117,7 @@ Result<std::vector<std::byte>> DirectoryCoordinator::Broadcast(std::string_view 
   const std::string path = directory_ + "/" + FileName(key);
   if (rank_ == 0) {
     DSCKPT_RETURN_IF_ERROR(io::WriteValueFile(path, value));
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     broadcast_.push_back(path);
     if (broadcast_.size() > kKeptBroadcasts) {
       stale_.push_back(std::move(broadcast_.front()));
@@ -136,7 +136,7 @@ Result<std::vector<std::byte>> DirectoryCoordinator::Broadcast(std::string_view 
 void DirectoryCoordinator::RemoveStale() {
   std::vector<std::string> paths;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     paths.swap(stale_);
   }
   // What stays is cleared by the next group's rank 0.

@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/backoff.h"
+#include "base/mutex.h"
 #include "dsckpt/coordinator.h"
 #include "io/lock_file.h"
 
@@ -53,11 +53,10 @@ class DirectoryCoordinator final : public Coordinator {
   const std::string directory_, session_;
   const int rank_, size_;
   const std::unique_ptr<io::LockFile> lock_;  // Rank 0: against a second one.
-  std::mutex mutex_;
-  // Rank 0, guarded by mutex_. Gathered values that nobody asks for again; broadcast ones, oldest
-  // first.
-  std::vector<std::string> stale_;
-  std::deque<std::string> broadcast_;
+  Mutex mutex_;
+  // Rank 0: gathered values that nobody asks for again; broadcast ones, oldest first.
+  std::vector<std::string> stale_ DSCKPT_GUARDED_BY(mutex_);
+  std::deque<std::string> broadcast_ DSCKPT_GUARDED_BY(mutex_);
 };
 
 }  // namespace dsckpt
