@@ -3,10 +3,11 @@
 
 #include <xxhash.h>
 
+#include "base/align.h"
 #include "dsckpt/limits.h"
 #include "format/checksum.h"
 #include "format/index/index.h"
-#include "format/layout.h"
+
 #include "spec/conformance/patch.h"
 #include "spec/conformance/vectors.h"
 
@@ -41,7 +42,7 @@ std::string WithFrame(const std::string& shard, const std::string& frame) {
     format::IndexColumns columns = ColumnsOf(parts).value();
     parts.body.resize(columns.tensors.offset[0]);
     parts.body += frame;
-    parts.body.resize(format::AlignUp(parts.body.size(), kLogAlignment));
+    parts.body.resize(RoundUp(parts.body.size(), kLogAlignment));
     columns.tensors.stored_bytes[0] = frame.size();
     columns.stored_chunks[0] = {format::Hash64(std::as_bytes(std::span(frame))),
                                 static_cast<uint32_t>(frame.size()), 0};
