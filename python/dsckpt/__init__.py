@@ -2,7 +2,7 @@
 
 `save` and `load` are the short way; `AsyncWriter` saves behind the computation; `open` looks into a
 file without loading it; `Run` and `Checkpoint` are for jobs of many ranks. `dsckpt.random` has the
-state of random generators and data loaders, `dsckpt.convert` the conversions; `dsckpt.torch` (for
+state of random generators and data loaders, `dsckpt.convert` the conversions; `dsckpt.dcp` (for
 torch.distributed.checkpoint) and `dsckpt.deepspeed` are imported by name.
 """
 
@@ -12,10 +12,9 @@ from ._native import __version__, device_support
 from .capture import ModifiedTooEarly
 from .checkpoint import Checkpoint
 from .errors import DsckptError, PickledWarning, PickleRefused
-from .loading import load
+from .files import File, LazyTensor, open
+from .loading import load, load_into
 from .own import rank_own
-from .reader import File, LazyTensor, open
-from .restoring import load_into
 from .run import Run, RunEntry
 from .tools import Problem, Report, inspect, merge, verify
 from .writer import AsyncWriter, SaveHandle, save

@@ -352,11 +352,11 @@ def numbered(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def hold_commits() -> list[Any]:
     """From here on no checkpoint is published before rank 0 waits for it. Returns who waited."""
     from dsckpt.coordinators import StoreCoordinator
+    from dsckpt.deepspeed.pending_save import PendingSave
     from dsckpt.deepspeed.service import Service
-    from dsckpt.deepspeed.under_way import UnderWay
 
     awaited, waits = threading.Event(), []
-    gather, start, wait = StoreCoordinator.gather, Service.start, UnderWay.wait
+    gather, start, wait = StoreCoordinator.gather, Service.start, PendingSave.wait
 
     def held_gather(self: Any, key: str, mine: bytes, timeout_seconds: float) -> list[bytes]:
         if self.rank() == 0:
@@ -374,7 +374,7 @@ def hold_commits() -> list[Any]:
 
     StoreCoordinator.gather = held_gather  # type: ignore[method-assign]
     Service.start = noted_start  # type: ignore[method-assign]
-    UnderWay.wait = noted_wait  # type: ignore[method-assign]
+    PendingSave.wait = noted_wait  # type: ignore[method-assign]
     return waits
 
 
@@ -523,7 +523,7 @@ def get_fp32(home: str) -> Any:
 
 def dsckpt_allowed() -> tuple[str, ...]:
     """Classes that the files of DeepSpeed hold objects of."""
-    from dsckpt.deepspeed.allow import ALLOWED
+    from dsckpt.deepspeed.pickle_allowlist import ALLOWED
 
     return ALLOWED
 

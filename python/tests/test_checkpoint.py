@@ -16,10 +16,11 @@ import torch
 import torch.distributed as dist
 
 import dsckpt
-from dsckpt import _native, placement, reader
+from dsckpt import _native, dtensor
 from dsckpt.checkpoint import Checkpoint
 from dsckpt.coordinators import StoreCoordinator, default_coordinator
 from dsckpt.run import Run
+from dsckpt.tensor_info import TensorTable
 
 MIB = 1 << 20
 OnRank = Callable[[int, _native.Coordinator], Any]
@@ -102,7 +103,7 @@ def test_parts_of_any_number_of_ranks(size: int, tmp_path: Path) -> None:
             [rank],
             [1, 1],
         )
-    assert reader.load(tmp_path / "run")["rank"] == 0
+    assert dsckpt.load(tmp_path / "run")["rank"] == 0
     with pytest.raises(dsckpt.DsckptError, match=f"no file of rank {size}") as caught:
         found.load(size)
     assert caught.value.code == "NotFound"
@@ -117,7 +118,7 @@ def test_load_into_takes_tensors_by_name(tmp_path: Path) -> None:
         "only": {0: torch.zeros(1), 1: torch.zeros(1)},
     }
     w = state["w"]
-    assert reader.load_into(state, tmp_path / "run") is state
+    assert dsckpt.load_into(state, tmp_path / "run") is state
     assert torch.equal(w, WHOLE)
     assert (state["same"].tolist(), state["rank"]) == ([1, 1], 0)
     assert (state["only"][0].item(), state["only"][1].item()) == (1, 1)  # From another rank.
@@ -144,7 +145,7 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     (tmp_path / "run" / "step-0000000005" / "shard-00001.dsckpt").unlink()
     again = Checkpoint.__new__(Checkpoint)
     again._native = _native.Checkpoint(found.path, retry_seconds=0)
-    again._tensors = None
+    again._table = TensorTable(again._native)
     with pytest.raises(dsckpt.DsckptError, match="shard-00001") as caught:
         again.read("w")
     assert caught.value.code == "Incomplete"
@@ -179,7 +180,7 @@ def test_run_saves_and_finds(tmp_path: Path) -> None:
             saving.save(4, {"new": 1}, replace=True).durable()
             assert run.by_step(4).load() == {"new": 1}
             saving.save(5, {"n": 1}, name="best").durable()
-            assert reader.load(tmp_path / "run" / "best") == {"n": 1}
+            assert dsckpt.load(tmp_path / "run" / "best") == {"n": 1}
 
 
 def test_run_makes_a_writer_of_its_own(tmp_path: Path) -> None:
@@ -187,7 +188,7 @@ def test_run_makes_a_writer_of_its_own(tmp_path: Path) -> None:
     handle = run.save(1, {"w": torch.ones(2)}, encoding="zstd")
     run.close()
     handle.durable()
-    assert reader.load(tmp_path / "run")["w"].tolist() == [1, 1]
+    assert dsckpt.load(tmp_path / "run")["w"].tolist() == [1, 1]
     run.close()
 
 
@@ -202,7 +203,7 @@ run.save(2, {{"w": torch.ones(1 << 20) * 2}})
 {ending}
 """
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "run")], check=True)
-    assert reader.load(tmp_path / "run")["w"].unique().tolist() == [2]
+    assert dsckpt.load(tmp_path / "run")["w"].unique().tolist() == [2]
 
 
 def test_a_program_whose_last_checkpoint_fails_says_so(tmp_path: Path) -> None:
@@ -346,12 +347,12 @@ def test_boxes_of_dtensors(name: str, tmp_path: Path) -> None:
             tensor = DTensor.from_local(
                 local, mesh, split, run_check=False, shape=whole.shape, stride=whole.stride()
             )
-            box = placement.box(tensor)
+            box = dtensor.box(tensor)
             assert all(a == b or a[0] == a[1] for a, b in zip(box, want)), (rank, box, want)
             dsckpt.save({"a": {"w": tensor}}, tmp_path / f"{rank}")
-            dist_free = reader.load(tmp_path / f"{rank}")["a"]["w"]
+            dist_free = dsckpt.load(tmp_path / f"{rank}")["a"]["w"]
             assert torch.equal(dist_free, local)
-            piece = reader.open(tmp_path / f"{rank}").native.pieces(0)[0]
+            piece = dsckpt.open(tmp_path / f"{rank}").native.pieces(0)[0]
             copies = any(p.is_replicate() for p in split)
             assert (piece.logical_name, tuple(piece.logical_shape), piece.replica_group) == (
                 "a/w",
@@ -370,7 +371,7 @@ def test_boxes_of_dtensors(name: str, tmp_path: Path) -> None:
                     )
                 }
             }
-            reader.load_into(into, tmp_path / f"{rank}")
+            dsckpt.load_into(into, tmp_path / f"{rank}")
             assert torch.equal(into["a"]["w"].to_local(), local)
         finally:
             dist.destroy_process_group()
@@ -400,7 +401,7 @@ def test_dtensors_get_their_box_of_what_other_ranks_wrote(tmp_path: Path) -> Non
             tensor = DTensor.from_local(
                 local, mesh, [Shard(0)], run_check=False, shape=WHOLE.shape, stride=(4, 1)
             )
-            reader.load_into({"w": tensor}, tmp_path / "run")
+            dsckpt.load_into({"w": tensor}, tmp_path / "run")
             assert torch.equal(local, WHOLE[begin:end])
         finally:
             dist.destroy_process_group()

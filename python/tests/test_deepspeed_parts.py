@@ -21,13 +21,13 @@ import pytest
 import dsckpt
 from dsckpt.deepspeed import config, file_calls, latest, patches, readers, torch_files
 from dsckpt.deepspeed import tags as tags_module
-from dsckpt.deepspeed.allow import ALLOWED
 from dsckpt.deepspeed.consolidate import _Weights
 from dsckpt.deepspeed.layout import Fragment, Layout
+from dsckpt.deepspeed.pending_save import PendingSave
+from dsckpt.deepspeed.pickle_allowlist import ALLOWED
 from dsckpt.deepspeed.pieces import Names
 from dsckpt.deepspeed.service import Service
 from dsckpt.deepspeed.stored_layout import layouts
-from dsckpt.deepspeed.under_way import UnderWay
 
 torch = pytest.importorskip("torch")
 
@@ -309,8 +309,7 @@ def test_files_are_replaced_durably(
 def test_latest_is_written_by_hand_where_the_commit_does_not(
     tmp_path: Path, wanted: bool, by_commit: bool, by_hand: bool
 ) -> None:
-    request: Any = SimpleNamespace(save_dir=str(tmp_path), tag="t", save_latest=wanted, step=3)
-    pointer = latest.pointer(request, by_commit)
+    pointer = latest.pointer(str(tmp_path), "t", wanted, by_commit)
     assert (pointer is not None) == by_hand
     if pointer is not None:
         pointer.write()
@@ -456,7 +455,7 @@ def test_readers_wait_for_what_they_read_only(tmp_path: Path, path: str, concern
     (tmp_path / "link").symlink_to(tmp_path / "runs" / "a")
     request: Any = SimpleNamespace(save_dir=str(tmp_path / "link"), tag="step2", save_latest=True)
     group: Any = SimpleNamespace(rank=0, done=lambda: None)
-    save = UnderWay(None, request, group, None, None)
+    save = PendingSave(None, request, group, None, None)
     save.wait()
     assert save.concerns(os.path.realpath(tmp_path / path)) == concerned
 
@@ -509,7 +508,7 @@ def test_file_calls_wait_for_files_of_the_checkpoint_only(
     request: Any = SimpleNamespace(save_dir=str(tmp_path / "link"), tag="step2", save_latest=True)
     handle: Any = SimpleNamespace(durable=published.wait)
     group: Any = SimpleNamespace(rank=0, done=lambda: None)
-    save = UnderWay(handle, request, group, None, None)
+    save = PendingSave(handle, request, group, None, None)
     assert save.is_looked_at(str(tmp_path / path), listed) == waits
     published.set()
     save.wait()
@@ -554,7 +553,7 @@ def test_calls_do_not_ask_while_nothing_is_written(tmp_path: Path) -> None:
     asked: list[str] = []
     stat = file_calls._Asking(os.stat, lambda path, _: asked.append(path), service.is_writing, True)
     stat(tmp_path)
-    save = UnderWay(handle, request, group, None, None)
+    save = PendingSave(handle, request, group, None, None)
     service._under_way.append(save)
     stat(str(tmp_path))
     published.set()

@@ -17,7 +17,7 @@ import torch
 import xxhash
 
 import dsckpt
-from dsckpt import indexing, mapped, reader
+from dsckpt import indexing, mapped
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def owner_is_mapped(tensor: torch.Tensor, path: Path) -> bool:
 
 
 def test_open_lists_and_describes(path: Path) -> None:
-    with reader.open(path) as file:
+    with dsckpt.open(path) as file:
         assert list(file) == ["array", "model/b", "model/w"]
         assert len(file) == 3
         assert "model/w" in file
@@ -68,10 +68,10 @@ def test_open_lists_and_describes(path: Path) -> None:
 
 
 def test_tree_is_lazy(path: Path) -> None:
-    tree = reader.open(path).tree()
+    tree = dsckpt.open(path).tree()
     assert tree["step"] == 7
     assert tree["names"] == ("x", None)
-    assert isinstance(tree["array"], reader.LazyTensor)
+    assert isinstance(tree["array"], dsckpt.LazyTensor)
     assert tree["model"]["b"].torch().dtype == torch.bfloat16
 
 
@@ -96,7 +96,7 @@ def test_tree_is_lazy(path: Path) -> None:
 def test_slices(index: Any, encoding: Any, state: dict[str, Any], tmp_path: Path) -> None:
     dsckpt.save(state, tmp_path / "s", encoding=encoding)
     whole = state["model"]["w"]
-    found = reader.open(tmp_path / "s")["model/w"][index]
+    found = dsckpt.open(tmp_path / "s")["model/w"][index]
     assert found.shape == whole[index].shape
     assert torch.equal(found, whole[index])
 
@@ -118,7 +118,7 @@ def test_slices(index: Any, encoding: Any, state: dict[str, Any], tmp_path: Path
 )
 def test_indices_that_are_refused(index: Any, error: type[Exception], path: Path) -> None:
     with pytest.raises(error):
-        reader.open(path)["model/w"][index]
+        dsckpt.open(path)["model/w"][index]
 
 
 def test_boxes_are_small() -> None:
@@ -129,7 +129,7 @@ def test_boxes_are_small() -> None:
 
 
 def test_views_are_the_file_and_stay_after_it(path: Path) -> None:
-    file = reader.open(path)
+    file = dsckpt.open(path)
     lazy = file["model/w"]
     tensor, array = lazy.torch(), lazy.numpy()
     assert owner_is_mapped(tensor, path)
@@ -141,16 +141,16 @@ def test_views_are_the_file_and_stay_after_it(path: Path) -> None:
 
 def test_mapped_tensors_are_writable_and_private(path: Path) -> None:
     before = path.read_bytes()
-    found = reader.load(path)
+    found = dsckpt.load(path)
     assert owner_is_mapped(found["model"]["w"], path)
     found["model"]["w"].fill_(-1)
     found["array"][:] = 9
     assert path.read_bytes() == before
-    assert reader.load(path)["model"]["w"][0, 0, 1] == 1
+    assert dsckpt.load(path)["model"]["w"][0, 0, 1] == 1
 
 
 def test_no_mmap_reads(path: Path, state: dict[str, Any]) -> None:
-    found = reader.load(path, mmap=False)
+    found = dsckpt.load(path, mmap=False)
     assert not owner_is_mapped(found["model"]["w"], path)
     path.write_bytes(b"")  # What a mapping would not survive.
     assert torch.equal(found["model"]["w"], state["model"]["w"])
@@ -164,22 +164,22 @@ def test_file_system_that_refuses_mmap(
         raise OSError(19, "No such device")
 
     monkeypatch.setattr(mapped._native, "map_private", refuse)
-    found = reader.load(path)
+    found = dsckpt.load(path)
     assert torch.equal(found["model"]["w"], state["model"]["w"])
-    assert torch.equal(reader.open(path)["model/w"].torch(), state["model"]["w"])
+    assert torch.equal(dsckpt.open(path)["model/w"].torch(), state["model"]["w"])
 
 
 def test_corruption(path: Path, state: dict[str, Any]) -> None:
-    offset = reader.open(path).native.find_tensor("model/w")[4]
+    offset = dsckpt.open(path).native.find_tensor("model/w")[4]
     content = bytearray(path.read_bytes())
     content[offset] ^= 1
     path.write_bytes(content)
     for options in ({"mmap": False}, {"verify": True}):
         with pytest.raises(dsckpt.DsckptError, match="model/w") as caught:
-            reader.load(path, **options)
+            dsckpt.load(path, **options)
         assert caught.value.code == "Corrupt"
-    assert reader.load(path)["step"] == 7  # Mapped: nothing of the tensor was read.
-    found = reader.load(path, mmap=False, verify=False)["model"]["w"]
+    assert dsckpt.load(path)["step"] == 7  # Mapped: nothing of the tensor was read.
+    found = dsckpt.load(path, mmap=False, verify=False)["model"]["w"]
     assert torch.equal(found[0, 0, 1:], state["model"]["w"][0, 0, 1:])
     assert found[0, 0, 0] != 0
 
@@ -257,7 +257,7 @@ def test_what_cannot_be_opened(content: bytes | None, code: str, tmp_path: Path)
     path = tmp_path / "f"
     if content is not None:
         path.write_bytes(content)
-    for call in (reader.open, reader.load):
+    for call in (dsckpt.open, dsckpt.load):
         with pytest.raises(dsckpt.DsckptError) as caught:
             call(path)
         assert caught.value.code == code or (content == b"" and caught.value.code == "Truncated")
@@ -265,12 +265,12 @@ def test_what_cannot_be_opened(content: bytes | None, code: str, tmp_path: Path)
         # One traceback, not "during handling of the above exception" another.
         assert caught.value.__context__ is None or caught.value.__suppress_context__
     with pytest.raises(dsckpt.DsckptError, match="is a directory"):
-        reader.open(tmp_path)
+        dsckpt.open(tmp_path)
 
 
 def test_a_file_of_torch_save_is_to_be_converted(tmp_path: Path) -> None:
     torch.save({"w": torch.ones(2)}, tmp_path / "a.pt")
-    for call in (reader.open, reader.load):
+    for call in (dsckpt.open, dsckpt.load):
         with pytest.raises(dsckpt.DsckptError, match=r"neither .*; dsckpt\.convert\.convert\(\)"):
             call(tmp_path / "a.pt")
 
@@ -287,7 +287,7 @@ LOCATIONS = {
 
 @pytest.mark.parametrize("name", LOCATIONS)
 def test_map_location(name: str, path: Path, state: dict[str, Any]) -> None:
-    found = reader.load(path, LOCATIONS[name])
+    found = dsckpt.load(path, LOCATIONS[name])
     assert torch.equal(found["model"]["w"], state["model"]["w"])
     assert found["model"]["b"].tolist() == [1, 1, 1]
     assert found["array"].tolist() == [0, 1, 2, 3, 4]
@@ -295,7 +295,7 @@ def test_map_location(name: str, path: Path, state: dict[str, Any]) -> None:
 
 def test_map_location_meta(path: Path) -> None:
     for location in ("meta", {"cpu": "meta"}, torch.device("meta")):
-        found = reader.load(path, location)
+        found = dsckpt.load(path, location)
         assert (found["model"]["w"].device.type, found["model"]["w"].shape) == ("meta", (2, 3, 4))
 
 
@@ -305,7 +305,7 @@ def test_map_location_function_gets_storages(path: Path) -> None:
     def note(storage: Any, location: str) -> None:
         seen.append((type(storage), storage.nbytes(), location))
 
-    reader.load(path, note)
+    dsckpt.load(path, note)
     assert sorted(seen, key=lambda s: s[1]) == [
         (torch.UntypedStorage, 6, "cpu"),
         (torch.UntypedStorage, 96, "cpu"),
@@ -316,9 +316,9 @@ def test_a_refusal_comes_before_anything_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dsckpt.save({"w": torch.ones(3), "o": Opaque()}, tmp_path / "s")
-    monkeypatch.setattr("dsckpt.loading.materialize", None)
+    monkeypatch.setattr("dsckpt.map_location.materialize", None)
     with pytest.raises(dsckpt.PickleRefused):
-        reader.load(tmp_path / "s", mmap=False)
+        dsckpt.load(tmp_path / "s", mmap=False)
 
 
 class Opaque:
@@ -329,13 +329,13 @@ def test_safetensors_files_load_as_flat_dicts(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
     want = {"a.w": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2, dtype=torch.int8)}
     safetensors.torch.save_file(want, path, metadata={"k": "v"})
-    found = reader.load(path)
+    found = dsckpt.load(path)
     assert {k: v.tolist() for k, v in found.items()} == {k: v.tolist() for k, v in want.items()}
-    file = reader.open(path)
+    file = dsckpt.open(path)
     assert (file.format, file.metadata, file.attributes) == ("safetensors", {"k": "v"}, {})
     assert file.tree()["b"].shape == (2,)
     into = {k: torch.zeros_like(v) for k, v in want.items()}
-    reader.load_into(into, path)
+    dsckpt.load_into(into, path)
     assert torch.equal(into["a.w"], want["a.w"])
 
 
@@ -350,11 +350,11 @@ def test_misaligned_safetensors_are_copied(tmp_path: Path) -> None:
     path = tmp_path / "odd"
     payload = b"abc" + struct.pack("<2f", 1.5, -2) + struct.pack("<d", 0.25)
     path.write_bytes(struct.pack("<Q", len(header)) + header + payload)
-    found = reader.load(path)
+    found = dsckpt.load(path)
     assert found["u"].tolist() == [97, 98, 99]
     assert (found["f"].tolist(), found["d"].item()) == ([1.5, -2], 0.25)
     assert found["f"].data_ptr() % 4 == found["d"].data_ptr() % 8 == 0
-    assert reader.open(path)["f"].numpy().tolist() == [1.5, -2]
+    assert dsckpt.open(path)["f"].numpy().tolist() == [1.5, -2]
 
 
 def test_stock_loader_reads_the_file(path: Path, state: dict[str, Any]) -> None:
@@ -374,7 +374,7 @@ def test_a_file_replaced_while_it_is_opened(
         return real(name, **options)
 
     monkeypatch.setattr(mapped, "open_native", replace_first)
-    assert reader.load(path)["other"].unique().tolist() == [5]
+    assert dsckpt.load(path)["other"].unique().tolist() == [5]
 
 
 def test_a_file_replaced_all_the_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,37 +386,36 @@ def test_a_file_replaced_all_the_time(path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(mapped, "open_native", replace)
     with pytest.raises(dsckpt.DsckptError, match="again and again"):
-        reader.load(path)
+        dsckpt.load(path)
 
 
 def test_without_torch_everything_is_an_array(path: Path) -> None:
     code = """
 import sys
 sys.modules["torch"] = None
-from dsckpt import reader
-state = reader.load(sys.argv[1])
+import dsckpt
+state = dsckpt.load(sys.argv[1])
 assert (state["model"]["w"].shape, state["model"]["w"].sum()) == ((2, 3, 4), 276)
 assert state["model"]["b"].dtype.name == "bfloat16", state["model"]["b"].dtype
 state["model"]["b"][0] = 2
 assert state["array"].tolist() == [0, 1, 2, 3, 4]
-assert reader.load(sys.argv[1], mmap=False)["model"]["w"].sum() == 276
-assert reader.open(sys.argv[1])["model/w"][1, 2].tolist() == [20, 21, 22, 23]
-reader.load_into(state, sys.argv[1])
+assert dsckpt.load(sys.argv[1], mmap=False)["model"]["w"].sum() == 276
+assert dsckpt.open(sys.argv[1])["model/w"][1, 2].tolist() == [20, 21, 22, 23]
+dsckpt.load_into(state, sys.argv[1])
 assert state["model"]["b"][0] == 1
-import dsckpt
 dsckpt.save(state, sys.argv[2])
-assert reader.load(sys.argv[2], map_location="cpu").keys() == state.keys()
+assert dsckpt.load(sys.argv[2], map_location="cpu").keys() == state.keys()
 try:
-    reader.load(sys.argv[2], map_location="cuda")
+    dsckpt.load(sys.argv[2], map_location="cuda")
 except dsckpt.DsckptError as error:
     assert "needs torch" in str(error)
 else:
     raise AssertionError
-assert reader.load(sys.argv[2])["model"]["b"].tolist() == [1, 1, 1]
+assert dsckpt.load(sys.argv[2])["model"]["b"].tolist() == [1, 1, 1]
 """
     copy = path.with_name("copy")
     subprocess.run([sys.executable, "-c", code, str(path), str(copy)], check=True)
-    assert reader.load(copy)["model"]["b"].dtype.name == "bfloat16"  # An array now.
+    assert dsckpt.load(copy)["model"]["b"].dtype.name == "bfloat16"  # An array now.
 
 
 def test_import_needs_neither_torch_nor_numpy() -> None:
@@ -424,12 +423,11 @@ def test_import_needs_neither_torch_nor_numpy() -> None:
 import sys
 sys.modules["torch"] = sys.modules["numpy"] = sys.modules["ml_dtypes"] = None
 import dsckpt, os, tempfile
-from dsckpt import reader
 with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, "s")
     dsckpt.save({"a": [1, {"b"}]}, path)
-    assert list(reader.open(path)) == []
-    print(reader.open(path).tree())
+    assert list(dsckpt.open(path)) == []
+    print(dsckpt.open(path).tree())
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "{'a': [1, {'b'}]}"
@@ -448,7 +446,7 @@ dsckpt.load(sys.argv[1])
 
 def test_paths_of_any_kind(path: Path, state: dict[str, Any]) -> None:
     for given in (str(path), path, os.fsencode(path)):
-        assert reader.load(given)["step"] == 7
+        assert dsckpt.load(given)["step"] == 7
 
 
 def test_dlpack_shares_memory_both_ways(tmp_path: Path) -> None:
@@ -472,7 +470,7 @@ def test_dlpack_shares_memory_both_ways(tmp_path: Path) -> None:
 
 
 def test_a_stored_tensor_is_an_array(path: Path, state: dict[str, Any]) -> None:
-    stored = reader.open(path)["model/w"]
+    stored = dsckpt.open(path)["model/w"]
     expected = state["model"]["w"].numpy()
     assert np.array_equal(np.asarray(stored), expected)
     assert np.asarray(stored).dtype == expected.dtype
@@ -489,9 +487,9 @@ def test_a_directory_is_told_what_to_do_instead(tmp_path: Path) -> None:
     with dsckpt.AsyncWriter(4 << 20) as writer, dsckpt.Run(tmp_path / "run", writer) as run:
         run.save(1, {"w": torch.ones(3)}).durable()
     with pytest.raises(dsckpt.DsckptError, match=r"Run\(path\)\.latest\(\)"):
-        reader.open(tmp_path / "run")
+        dsckpt.open(tmp_path / "run")
     with pytest.raises(dsckpt.DsckptError, match=r"Checkpoint\(path\)"):
-        reader.open(tmp_path / "run" / "step-0000000001")
+        dsckpt.open(tmp_path / "run" / "step-0000000001")
 
 
 def test_a_model_of_torch_save_is_to_be_converted(tmp_path: Path) -> None:
@@ -539,7 +537,7 @@ print("fine")
 
 
 def test_an_open_file_outlives_its_name(path: Path, state: dict[str, Any]) -> None:
-    opened = reader.open(path)
+    opened = dsckpt.open(path)
     dsckpt.save({"other": torch.zeros(3)}, path)
     assert torch.equal(opened["model/w"][:], state["model"]["w"])
     path.unlink()

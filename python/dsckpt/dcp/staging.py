@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from .. import _native, capture, memory, placement, streams
+from .. import _native, capture, dtensor, memory, streams
 from ..errors import DsckptError
 
 _POLL_SECONDS = 0.05
@@ -111,7 +111,7 @@ class _Stage:
         return copy.deepcopy(value, self._memo)
 
     def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
-        local = placement.local(tensor) if placement.is_dtensor(tensor) else tensor
+        local = dtensor.local(tensor) if dtensor.is_dtensor(tensor) else tensor
         if local.device.type == "cuda":
             self.devices.add(local.device.index)
         if self._is_lendable(local):
@@ -125,7 +125,7 @@ class _Stage:
         return self._copies[key]
 
     def _copy_other(self, tensor: torch.Tensor) -> torch.Tensor:
-        if placement.is_dtensor(tensor):
+        if dtensor.is_dtensor(tensor):
             return tensor.detach().clone()
         copied: torch.Tensor = copy.deepcopy(tensor, self._memo)
         return copied

@@ -1,39 +1,24 @@
-"""States of one rank, with tensors put together from the files of all ranks."""
+"""Assembles the state of one rank: its tensors are put together from the files of all ranks."""
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from . import _native, dtypes, mapped, memory, overlaps, placement, rebuild, tree
+from . import _native, dtensor, mapped, memory, overlaps, rebuild, tree
 from .errors import half_filled
-from .loading import MapLocation, finish, load_objects, where_to
-from .matching import Match, Path, Stored, Target, target_of
-from .materialize import Info, NumpyBackend, TorchBackend
+from .file_state import finish, load_objects
+from .filling import Fills, count_versions, fence_writers, stored_own
+from .map_location import MapLocation, where_to
+from .materialize import Info
 from .pickles import Permission
-from .restoring import Fills, count_versions, fence_writers, stored_own
-
-if TYPE_CHECKING:
-    from .checkpoint import Checkpoint, TensorInfo
+from .state_diff import Match, Path, Stored, Target, target_of
+from .tensor_info import TensorInfo, TensorTable, allocate, buffer_at
 
 Box = list[tuple[int, int]]
 Read = tuple[str, Box | None, Any]
-
-
-def allocate(info: TensorInfo, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """Host memory for a part of a tensor: the tensor or array, and its bytes (None: no bytes)."""
-    nbytes = info.nbytes * math.prod(shape) // max(1, math.prod(info.shape))
-    backend = TorchBackend() if dtypes.have_torch() else NumpyBackend()
-    made, address = backend.empty(info.as_info(shape, nbytes))
-    return made, buffer_at(address, nbytes)
-
-
-def buffer_at(address: int, nbytes: int) -> Any:
-    """Writable memory that somebody else owns; None where there is none."""
-    return (ctypes.c_char * nbytes).from_address(address) if nbytes else None
 
 
 def only_piece(native: _native.File, ordinal: int, info: Info) -> _native.Piece | None:
@@ -53,7 +38,7 @@ def only_piece(native: _native.File, ordinal: int, info: Info) -> _native.Piece 
 
 
 def load_shard(
-    checkpoint: Checkpoint,
+    table: TensorTable,
     at: int,
     map_location: MapLocation,
     mmap: bool,
@@ -64,57 +49,58 @@ def load_shard(
     """Checkpoint.load() of the file at a position in its shards; with `shared_only` without what
     is the own of the rank that wrote it."""
     place = where_to(map_location)
-    native = checkpoint.native.open_shard(at)
+    native = table.native.open_shard(at)
     mapping = None
     if mmap and not verify:
         native, mapping = mapped.open_mapped(native.path)
     objects = load_objects(native, permission, shared_only)
     infos = native.tensors()
     parts = {i: piece for i, info in enumerate(infos) if (piece := only_piece(native, i, info))}
-    whole = _read_whole(checkpoint, parts)
+    whole = _read_whole(table, parts)
     tensors = place.tensors(native, mapping, infos, verify is not False, whole)
     return finish(native, tensors, objects, shared_only)
 
 
-def _read_whole(checkpoint: Checkpoint, parts: dict[int, _native.Piece]) -> dict[int, Any]:
+def _read_whole(table: TensorTable, parts: dict[int, _native.Piece]) -> dict[int, Any]:
     made: dict[int, Any] = {}
     reads: list[Read] = []
     for ordinal, piece in parts.items():
-        info = checkpoint.tensors[piece.logical_name]
+        info = table.infos[piece.logical_name]
         made[ordinal], buffer = allocate(info, info.shape)
         if buffer is not None:
             reads.append((info.name, None, buffer))
     if reads:
-        checkpoint.native.read(reads)
+        table.native.read(reads)
     return made
 
 
 @dataclass
-class Gather:
+class Assembly:
     """Fills a state from a checkpoint; see Checkpoint.load_into().
 
     Args:
-        checkpoint: Where from.
+        table: The tensors of the checkpoint.
         shard: The file with values and objects.
         rank: Whose own is wanted. Where another rank wrote the file, that rank's is not taken.
         ranks: How many load.
     """
 
-    checkpoint: Checkpoint
+    table: TensorTable
     shard: int
     rank: int
     ranks: int
 
     def load_into(self, state: Any, permission: Permission, strict: bool) -> Any:
         """Compares, then fills."""
-        self.native = self.checkpoint.native.open_shard(self.shard)
+        self.checkpoint = self.table.native
+        self.native = self.checkpoint.open_shard(self.shard)
         self.infos = self.native.tensors()
         self.strict = strict
         self.fills = Fills(self.native, self.infos)
         self.reads: list[Read] = []
         self.finish: list[Callable[[], Any]] = []
         self.tensors: list[Any] = []
-        anothers = self.checkpoint.shards[self.shard][1] != self.rank
+        anothers = self.checkpoint.shards()[self.shard][1] != self.rank
         own = stored_own(self.native, permission, state, self.rank, anothers)
         if anothers and not own.merged:
             own.unshared = unshared(self.checkpoint, self.shard)
@@ -128,7 +114,7 @@ class Gather:
         with half_filled():
             self.fills.load(True)
             if self.reads:
-                self.checkpoint.native.read(self.reads)
+                self.checkpoint.read(self.reads)
         for done in (*self.finish, *match.updates):
             done()
         count_versions(self.tensors)
@@ -136,11 +122,11 @@ class Gather:
 
     def _accept(self, tensor: Any, stored: Stored | None, path: Path) -> str | None:
         name = self._logical_name(stored, path)
-        info = self.checkpoint.tensors.get(name) if name is not None else None
-        if placement.is_dtensor(tensor):
+        info = self.table.infos.get(name) if name is not None else None
+        if dtensor.is_dtensor(tensor):
             if info is None:
                 return "in the state only" if self.strict else None
-            box = placement.box(tensor)
+            box = dtensor.box(tensor)
             return self._add(tensor, target_of(tensor), info, tuple(tensor.shape), box, path)
         if stored is not None and (info is None or self._is_local(tensor, stored)):
             return self.fills.add(tensor, stored, path)
@@ -165,7 +151,7 @@ class Gather:
     def _read(self, info: TensorInfo, box: Box | None) -> bytes:
         shape = info.shape if box is None else [end - begin for begin, end in box]
         held = bytearray(info.nbytes * math.prod(shape) // math.prod(info.shape))
-        self.checkpoint.native.read([(info.name, box, held)])
+        self.checkpoint.read([(info.name, box, held)])
         return bytes(held)
 
     def _add(
@@ -203,12 +189,12 @@ class Gather:
         return None
 
 
-def unshared(checkpoint: Checkpoint, at: int) -> list[Path]:
+def unshared(checkpoint: _native.Checkpoint, at: int) -> list[Path]:
     """Places of values and objects in a file that another rank's file has otherwise, unmarked.
 
     Two ranks stand for all: what differs between them is not what all share.
     """
-    shards = checkpoint.shards
+    shards = checkpoint.shards()
     others = [i for i, shard in enumerate(shards) if shard[1] != shards[at][1]]
     if not others:
         return []
@@ -227,8 +213,8 @@ class _Tensor:
         return 0
 
 
-def _values(checkpoint: Checkpoint, at: int) -> Any:
-    native = checkpoint.native.open_shard(at)
+def _values(checkpoint: _native.Checkpoint, at: int) -> Any:
+    native = checkpoint.open_shard(at)
     return rebuild.state(
         native,
         [_Tensor()] * len(native.tensors()),
@@ -261,7 +247,7 @@ def copy_into(tensor: Any, made: Any) -> None:
     if isinstance(made, memory.Packed):
         made = made.array()
     if hasattr(tensor, "detach"):
-        own = placement.local(tensor) if placement.is_dtensor(tensor) else tensor.detach()
+        own = dtensor.local(tensor) if dtensor.is_dtensor(tensor) else tensor.detach()
         own.copy_(made)
     else:
         tensor[...] = memory.as_array(made)

@@ -1,4 +1,4 @@
-"""Opening files: names of tensors that are looked at when they are used."""
+"""Opens files for a look: their tensors are read when they are used."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import _native, dtypes, indexing, mapped, memory, models, rebuild
+from .checkpoint import MANIFEST
 from .errors import DsckptError, text_of
-from .loading import MANIFEST, load
-from .materialize import Info, NumpyBackend, TorchBackend, materialize, unknown_dtype
-from .restoring import load_into
+from .materialize import Info, NumpyBackend, TorchBackend, backend_for, materialize, unknown_dtype
 
 if TYPE_CHECKING:
     import numpy
     import torch
 
-__all__ = ["File", "LazyTensor", "StoredObject", "load", "load_into", "open"]
+__all__ = ["File", "LazyTensor", "StoredObject", "open"]
 
 
 class LazyTensor:
@@ -136,8 +135,7 @@ def _element_bytes(info: Info) -> int:
 def from_bytes(elements: bytearray, info: Info, shape: tuple[int, ...]) -> Any:
     """Elements of a tensor's dtype, row-major, as a torch tensor, or as an array without torch."""
     part: Info = (*info[:3], shape, 0, len(elements), 0, "raw")
-    backend = TorchBackend() if dtypes.have_torch() else NumpyBackend()
-    return backend.over(elements, part)
+    return backend_for(None).over(elements, part)
 
 
 class StoredObject:
@@ -185,7 +183,7 @@ class File(Mapping[str, LazyTensor]):
     @property
     def attributes(self) -> dict[str, Any]:
         """The attributes given at the save, such as "step"."""
-        return visible(rebuild.attributes_of(self._native))
+        return rebuild.visible(rebuild.attributes_of(self._native))
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -258,11 +256,6 @@ class File(Mapping[str, LazyTensor]):
 
     def __repr__(self) -> str:
         return f"File({self.path!r}, {len(self)} tensors)"
-
-
-def visible(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Attributes without those that this package keeps for itself."""
-    return {name: value for name, value in attributes.items() if name != rebuild.ROOT_ATTRIBUTE}
 
 
 def _lazy_node(tag: str, value: Any, path: list[Any]) -> Any:

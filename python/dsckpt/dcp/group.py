@@ -98,7 +98,7 @@ class Group:
         found = _coordinators.get(process_group)
         if found is None:
             ranks = dist.get_process_group_ranks(process_group)
-            name = "dsckpt.torch/" + ",".join(map(str, ranks))
+            name = "dsckpt.dcp/" + ",".join(map(str, ranks))
             default = dist.distributed_c10d._get_default_store()
             store = dist.PrefixStore(name, default)
             found = StoreCoordinator(store, self.rank, self._size)

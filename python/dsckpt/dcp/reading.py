@@ -11,7 +11,7 @@ import torch
 from .. import _native, dtypes, streams
 from ..checkpoint import Checkpoint
 from ..errors import text_of
-from ..gathering import buffer_at
+from ..tensor_info import buffer_at
 from .items import Stored
 
 _BATCH_BYTES = 256 << 20

@@ -23,8 +23,8 @@ from torch.futures import Future
 from .. import dtypes, pickle_rules, tree
 from ..checkpoint import Checkpoint
 from ..errors import DsckptError, PickleRefused, text_of
+from ..filling import count_versions, fence_writers
 from ..pickles import named_in_torch_file, refused_by_torch
-from ..restoring import count_versions, fence_writers
 from . import metadata as encoding
 from .items import MEDIA_TYPE, Stored, fqn_of
 from .reading import Part, Reading, values_of

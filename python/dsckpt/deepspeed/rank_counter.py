@@ -13,7 +13,7 @@ logger = logging.getLogger("dsckpt.deepspeed")
 _PAUSE_SECONDS = 0.005
 
 
-class Progress:
+class RankCounter:
     """One counter a rank. Thread-safe.
 
     Args:

@@ -44,7 +44,7 @@ class Request:
     failure: BaseException | None = None
 
 
-class UnderWay:
+class PendingSave:
     """A checkpoint that is being written.
 
     Args:
@@ -66,7 +66,7 @@ class UnderWay:
         request: Request,
         group: Group,
         point: latest.Pointer | None,
-        before: UnderWay | None,
+        before: PendingSave | None,
     ) -> None:
         self._handle = handle
         self._named = os.path.abspath(os.path.join(request.save_dir, request.tag))

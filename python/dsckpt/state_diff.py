@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import filling, memory, placement, tree, tuples
+from . import dtensor, memory, object_tensors, tree, tuples
 from .errors import DsckptError, place
 from .own import RankOwn, marked, took_unshared, without_own
 
@@ -124,7 +124,7 @@ class Match:
     def _walk(self, state: Any, stored: Any, path: Path) -> Any:
         if is_tensor(state):
             self._tensor(state, stored, path)
-        elif filling.is_filled_whole(state) and stored is not MISSING:
+        elif object_tensors.is_filled_whole(state) and stored is not MISSING:
             self._fill_whole(state, stored, path)
         elif isinstance(stored, Stored):
             self.differ(path, f"a {_kind(state)} in the state, a tensor in the file")
@@ -192,12 +192,12 @@ class Match:
 
     def _fill_whole(self, mine: Any, theirs: Any, path: Path) -> None:
         try:
-            self.updates.append(filling.filling(mine, theirs))
+            self.updates.append(object_tensors.filler(mine, theirs))
         except DsckptError as error:
             self.differ(path, str(error))
 
     def _tensor(self, tensor: Any, stored: Any, path: Path) -> None:
-        if filling.is_array(stored):
+        if object_tensors.is_array(stored):
             self._fill_whole(tensor, stored, path)
             return
         if stored is not MISSING and not isinstance(stored, Stored):
@@ -259,7 +259,7 @@ def is_tensor(value: Any) -> bool:
     """Whether a value of a state is stored as a tensor."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
-        return placement.is_dtensor(value) or memory.is_plain_strided(value)
+        return dtensor.is_dtensor(value) or memory.is_plain_strided(value)
     numpy: Any = sys.modules.get("numpy")
     if numpy is None or type(value) not in (numpy.ndarray, numpy.memmap):
         return False
@@ -274,7 +274,7 @@ def has_tensors(value: Any) -> bool:
         return any(map(has_tensors, value.values()))
     if isinstance(value, (list, tuple, set, frozenset)):
         return any(map(has_tensors, value))
-    return isinstance(value, Stored) or is_tensor(value) or filling.is_array(value)
+    return isinstance(value, Stored) or is_tensor(value) or object_tensors.is_array(value)
 
 
 def _kind(value: Any) -> str:
@@ -292,8 +292,8 @@ def target_of(tensor: Any) -> Target:
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None and isinstance(tensor, numpy.ndarray):
         return _array_target(tensor)
-    if placement.is_dtensor(tensor):
-        tensor = placement.local(tensor)
+    if dtensor.is_dtensor(tensor):
+        tensor = dtensor.local(tensor)
     found = memory.of_tensor(tensor)
     if found.strides is None and not found.copied:
         return Target(found, tensor)
