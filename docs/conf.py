@@ -31,6 +31,7 @@ include_patterns = ["docs/**.md", "docs/**.rst", "spec/*.md", "HACKING.md", "CON
 exclude_patterns = ["build", "python", ".git", "README.md"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 toc_object_entries_show_parents = "hide"
+maximum_signature_line_length = 84  # Longer ones have a line for each argument.
 
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence", "deflist"]
