@@ -91,7 +91,8 @@ def on_source_read(app, name, source) -> None:
 
 def check_pages() -> None:
     pages = "".join(page.read_text() for page in (ROOT / "docs/reference").glob("*.rst"))
-    unseen = set(reference.files) - set(re.findall(r"public header: (\S+)", pages)) - {"dsckpt/dsckpt.h"}
+    no_api = {"dsckpt/dsckpt.h", "dsckpt/export.h"}
+    unseen = set(reference.files) - set(re.findall(r"public header: (\S+)", pages)) - no_api
     if unseen:
         sys.exit(f"docs/reference has no page with {', '.join(sorted(unseen))}")
 
