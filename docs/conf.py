@@ -31,6 +31,7 @@ include_patterns = ["docs/**.md", "docs/**.rst", "spec/*.md", "HACKING.md", "CON
 exclude_patterns = ["build", "python", ".git", "README.md"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 toc_object_entries_show_parents = "hide"
+maximum_signature_line_length = 84  # Longer ones have a line for each argument.
 
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence", "deflist"]
@@ -90,7 +91,8 @@ def on_source_read(app, name, source) -> None:
 
 def check_pages() -> None:
     pages = "".join(page.read_text() for page in (ROOT / "docs/reference").glob("*.rst"))
-    unseen = set(reference.files) - set(re.findall(r"public header: (\S+)", pages)) - {"dsckpt/dsckpt.h"}
+    no_api = {"dsckpt/dsckpt.h", "dsckpt/export.h"}
+    unseen = set(reference.files) - set(re.findall(r"public header: (\S+)", pages)) - no_api
     if unseen:
         sys.exit(f"docs/reference has no page with {', '.join(sorted(unseen))}")
 

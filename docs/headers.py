@@ -87,10 +87,17 @@ class Reference:
         return directive(domain, kind, definition.strip(), self._text(node))
 
     def _enum(self, node: ElementTree.Element, domain: str) -> str:
-        values = [
-            directive(domain, "enumerator", f"{each.findtext('name')} {flat(each.find('initializer'))}".strip(), self._text(each))
-            for each in node.findall("enumvalue")
-        ]
+        # Values that explain themselves stand together.
+        values, together = [], []
+        for each in node.findall("enumvalue"):
+            together.append(f"{each.findtext('name')} {flat(each.find('initializer'))}".strip())
+            if text_of(each):
+                if together[:-1]:
+                    values.append(directive(domain, "enumerator", together[:-1], ""))
+                values.append(directive(domain, "enumerator", together[-1:], self._text(each)))
+                together = []
+        if together:
+            values.append(directive(domain, "enumerator", together, ""))
         name = node.findtext("name")
         if not name or name.startswith("@"):  # In C: constants that stand together.
             return self._text(node) + "\n" + "\n".join(values)
@@ -133,9 +140,14 @@ class Reference:
         return f"\\ :c:{roles.get(kind, kind)}:`{text} <{name.replace('::', '.')}>`\\ "
 
 
-def directive(domain: str, kind: str, head: str, body: str) -> str:
+def directive(domain: str, kind: str, head: str | list[str], body: str) -> str:
+    begin = f".. {domain}:{kind}:: "
+    if isinstance(head, list):  # Several signatures, which the list of contents leaves out.
+        head = ("\n" + " " * len(begin)).join(head)
+        body = ":no-contents-entry:\n\n" + body
     body = re.sub(r"\n{3,}", "\n\n", body).strip()
-    return f".. {domain}:{kind}:: {head}\n\n{textwrap.indent(body, '   ')}\n\n"
+    between = "\n" if body.startswith(":") else "\n\n"
+    return f"{begin}{head}{between}{textwrap.indent(body, '   ')}\n\n"
 
 
 def line_of(node: ElementTree.Element) -> int:

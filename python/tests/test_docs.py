@@ -34,7 +34,7 @@ def blocks(page: Path) -> list[tuple[str, str, int]]:
     """(language, code, its first line) of the blocks of a page."""
     text = page.read_text()
     return [
-        (found[1], found[2], text.count("\n", 0, found.start()) + 2)
+        (found[1], found[2].replace("\\\n", " "), text.count("\n", 0, found.start()) + 2)
         for found in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     ]
 
