@@ -20,7 +20,6 @@
 namespace dsckpt::io {
 namespace {
 
-constexpr uint64_t kHugePage = 2 * kMiB;
 
 Status CannotAllocate(uint64_t bytes, int error_number) {
   return Status(StatusCode::kOutOfMemory,
