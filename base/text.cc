@@ -2,39 +2,12 @@
 
 #include <cstring>
 
+#include "base/unicode.h"
+
 namespace dsckpt {
 namespace {
 
 constexpr char kHexDigits[] = "0123456789abcdef";
-
-struct CodePoint {
-  uint32_t value = 0;
-  size_t bytes = 0;  // 0: no valid UTF-8 here.
-};
-
-// One code point from the front of `text`, by Unicode 15 table 3-7: no overlong forms, surrogates
-// or values above U+10FFFF. REQUIRES: !text.empty().
-CodePoint Decode(std::string_view text) {
-  const auto at = [text](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t lead = at(0);
-  if (lead < 0x80) return {lead, 1};
-  const size_t bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || text.size() < bytes) return {};
-  uint32_t value = lead & (0x7Fu >> bytes);
-  for (size_t i = 1; i < bytes; ++i) {
-    if ((at(i) & 0xC0) != 0x80) return {};
-    value = value << 6 | (at(i) & 0x3Fu);
-  }
-  const uint32_t least = bytes == 4 ? 0x10000 : bytes == 3 ? 0x800 : 0x80;
-  if (value < least || value > 0x10FFFF || (value >= 0xD800 && value <= 0xDFFF)) return {};
-  return {value, bytes};
-}
-
-// Controls move the cursor or run terminal commands; bidirectional controls reorder what is read.
-bool IsHarmful(uint32_t c) {
-  return c < 0x20 || (c >= 0x7F && c <= 0x9F) || c == 0x200E || c == 0x200F || c == 0x061C ||
-         (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
-}
 
 }  // namespace
 
@@ -49,8 +22,8 @@ bool IsValidUtf8(std::string_view text) {
         continue;
       }
     }
-    const CodePoint c = Decode(text);
-    if (c.bytes == 0) return false;
+    const CodePoint c = FrontCodePoint(text);
+    if (!c.valid) return false;
     text.remove_prefix(c.bytes);
   }
   return true;
@@ -60,10 +33,9 @@ std::string Printable(std::string_view name) {
   std::string out;
   out.reserve(name.size());
   while (!name.empty()) {
-    const CodePoint c = Decode(name);
-    const size_t bytes = c.bytes == 0 ? 1 : c.bytes;
-    for (const char byte : name.substr(0, bytes)) {
-      if (c.bytes == 0 || IsHarmful(c.value)) {
+    const CodePoint c = FrontCodePoint(name);
+    for (const char byte : name.substr(0, c.bytes)) {
+      if (!c.valid || IsUnsafe(c.value)) {
         out += "\\x";
         AppendHex(out, static_cast<uint8_t>(byte));
         continue;
@@ -71,7 +43,7 @@ std::string Printable(std::string_view name) {
       if (byte == '\\' || byte == '"' || byte == '\'') out += '\\';
       out += byte;
     }
-    name.remove_prefix(bytes);
+    name.remove_prefix(c.bytes);
   }
   return out;
 }
