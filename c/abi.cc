@@ -10,6 +10,7 @@ namespace dsckpt::c {
 namespace {
 
 static_assert(DSCKPT_INTERNAL == static_cast<int>(StatusCode::kInternal));
+static_assert(DSCKPT_INCOMPLETE == static_cast<int>(StatusCode::kIncomplete));
 static_assert(DSCKPT_CORRUPT == static_cast<int>(StatusCode::kCorrupt));
 static_assert(DSCKPT_U4 == static_cast<int>(DType::kU4));
 static_assert(DSCKPT_F32 == static_cast<int>(DType::kF32));
@@ -50,7 +51,7 @@ Status NotNull(const void* pointer, const char* what) {
 
 Status FromCode(int code, std::string_view doing) {
   if (code == 0) return {};
-  const bool known = code > 0 && code <= DSCKPT_INTERNAL;
+  const bool known = code > 0 && code <= DSCKPT_INCOMPLETE;
   return Status(known ? static_cast<StatusCode>(code) : StatusCode::kInternal,
                 std::string(doing) + " returned " + std::to_string(code));
 }
@@ -69,6 +70,48 @@ Status CheckInputSize(const void* in, size_t in_bytes, size_t known_bytes, const
     }
   }
   return {};
+}
+
+Status CheckIndex(uint64_t index, uint64_t count, const char* what, const char* owner) {
+  if (index < count) return {};
+  return Status(StatusCode::kNotFound, std::string(what) + " " + std::to_string(index) +
+                                           " asked for, the " + owner + " has " +
+                                           std::to_string(count));
+}
+
+Result<std::vector<std::string>> ToTexts(const char* const* texts, size_t count, const char* what) {
+  std::vector<std::string> out;
+  if (count > 0) DSCKPT_RETURN_IF_ERROR(NotNull(texts, what));
+  for (size_t i = 0; i < count; ++i) {
+    DSCKPT_RETURN_IF_ERROR(NotNull(texts[i], what));
+    out.emplace_back(texts[i]);
+  }
+  return out;
+}
+
+Status CheckConstant(const char* what, int value, int last) {
+  if (value >= 0 && value <= last) return {};
+  return Status(StatusCode::kInvalidArgument,
+                std::string(what) + " " + std::to_string(value) + " is none of its constants");
+}
+
+std::function<void(const Event&)> ToEventCallback(void (*callback)(void*, int, const dsckpt_error*),
+                                                  void* user) {
+  if (callback == nullptr) return {};
+  return [callback, user](const Event& event) {
+    dsckpt_error error = {};
+    Report(&error, event.status);
+    callback(user, static_cast<int>(event.kind), &error);
+  };
+}
+
+Result<RestoreOptions> ToRestoreOptions(const dsckpt_restore_options* options) {
+  dsckpt_restore_options in;
+  DSCKPT_RETURN_IF_ERROR(CopyIn(options, in, "dsckpt_restore_options"));
+  RestoreOptions out;
+  out.partial = in.partial != 0;
+  out.load.verify = in.no_verify == 0;
+  return out;
 }
 
 }  // namespace dsckpt::c

@@ -1,23 +1,35 @@
 #ifndef DSCKPT_C_ABI_H_
 #define DSCKPT_C_ABI_H_
 
-// What the writing and the reading half of c.h share.
+// What the files of this folder share.
 
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <new>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "dsckpt/c.h"
+#include "dsckpt/engine.h"
+#include "dsckpt/file.h"
 #include "dsckpt/provider.h"
 #include "dsckpt/status.h"
 
-// What the writing and the reading half of dsckpt/c.h share.
-
 /// The writer fills it, the reader restores into it: to both it is a provider.
 struct dsckpt_state : dsckpt::StateProvider {};
+
+struct dsckpt_engine {
+  std::unique_ptr<dsckpt::Engine> engine;
+};
+
+struct dsckpt_file {
+  dsckpt::File file;
+};
 
 namespace dsckpt::c {
 
@@ -67,6 +79,23 @@ Status CopyOut(Struct value, Struct* out, const char* type) {
   std::memcpy(out, &value, value.size < sizeof(Struct) ? value.size : sizeof(Struct));
   return {};
 }
+
+inline dsckpt_text ToText(std::string_view text) { return {text.data(), text.size()}; }
+
+/// kNotFound naming `what` when `index` is none of the `count` that `owner` has.
+Status CheckIndex(uint64_t index, uint64_t count, const char* what, const char* owner);
+
+/// `count` texts; kInvalidArgument naming `what` where one is null.
+Result<std::vector<std::string>> ToTexts(const char* const* texts, size_t count, const char* what);
+
+/// kInvalidArgument unless `value` is one of the constants from 0 to `last`.
+Status CheckConstant(const char* what, int value, int last);
+
+/// The C callback as the library calls it; empty for null.
+std::function<void(const Event&)> ToEventCallback(void (*callback)(void*, int, const dsckpt_error*),
+                                                  void* user);
+
+Result<RestoreOptions> ToRestoreOptions(const dsckpt_restore_options* options);
 
 }  // namespace dsckpt::c
 

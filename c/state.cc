@@ -1,4 +1,4 @@
-// The state half of c.h.
+// States of dsckpt/c.h.
 
 #include "dsckpt/state.h"
 
@@ -15,8 +15,6 @@
 #include "c/abi.h"
 #include "dsckpt/c.h"
 #include "dsckpt/device.h"
-
-// The state half of dsckpt/c.h.
 
 struct dsckpt_sink {
   dsckpt::Sink* sink;
@@ -92,66 +90,123 @@ int Register(dsckpt_state* handle, const char* name, dsckpt_error* error, Body&&
 }
 
 Result<Encoding> ToEncoding(int32_t encoding) {
-  if (encoding < 0 || encoding > DSCKPT_BYTE_PLANE_ZSTD) {
-    return Status(StatusCode::kInvalidArgument,
-                  "encoding " + std::to_string(encoding) + " is none of its constants");
-  }
+  DSCKPT_RETURN_IF_ERROR(CheckConstant("encoding", encoding, DSCKPT_BYTE_PLANE_ZSTD));
   return static_cast<Encoding>(encoding);
 }
+
+/// A caller's pieces, with the boxes that views of them borrow.
+class Pieces {
+ public:
+  Status Add(const dsckpt_piece& in) {
+    DSCKPT_RETURN_IF_ERROR(NotNull(in.logical_name, "a piece's logical_name"));
+    if (in.logical_rank > 0) {
+      DSCKPT_RETURN_IF_ERROR(NotNull(in.logical_shape, "a piece's logical_shape"));
+    }
+    DSCKPT_RETURN_IF_ERROR(CheckConstant("a piece's form", in.form, DSCKPT_PIECE_FLAT));
+    OwnedPiece piece;
+    piece.logical_name = in.logical_name;
+    piece.logical_shape.assign(in.logical_shape, in.logical_shape + in.logical_rank);
+    piece.form = static_cast<Piece::Form>(in.form);
+    piece.element_offset = in.element_offset;
+    piece.replica_group = in.replica_group;
+    if (piece.form == Piece::Form::kFlat) {
+      piece.flat = {in.flat_begin, in.flat_end};
+    } else if (in.logical_rank > 0) {
+      DSCKPT_RETURN_IF_ERROR(NotNull(in.begin, "a piece's begin"));
+      DSCKPT_RETURN_IF_ERROR(NotNull(in.end, "a piece's end"));
+    }
+    for (size_t i = 0; piece.form == Piece::Form::kBox && i < in.logical_rank; ++i) {
+      piece.box.push_back({in.begin[i], in.end[i]});
+    }
+    owned_.push_back(std::move(piece));
+    return {};
+  }
+  /// Valid until the next Add().
+  std::vector<Piece> views() const {
+    std::vector<Piece> views;
+    for (const OwnedPiece& piece : owned_) views.push_back(piece.view());
+    return views;
+  }
+
+ private:
+  std::vector<OwnedPiece> owned_;
+};
+
+/// A tensor as one of the three calls gives it.
+struct GivenTensor {
+  const char* name;
+  void* data;
+  DType dtype;
+  std::span<const int64_t> shape;
+};
 
 /// Where a tensor lies.
 struct Place {
   int device = kHostMemory;
   Stream stream = nullptr;
+  bool read_only = false;
 };
 
 /// What TensorOptions and DeviceTensorOptions have in common.
 template <typename Options>
-Result<Options> ToTensorOptions(const dsckpt_tensor_options& in) {
-  if (in.capture < 0 || in.capture > DSCKPT_AT_SAVE) {
-    return Status(StatusCode::kInvalidArgument,
-                  "capture " + std::to_string(in.capture) + " is none of its constants");
-  }
+Result<Options> ToTensorOptions(const dsckpt_tensor_options& in, std::span<const Piece> pieces,
+                                std::shared_ptr<const void> owner) {
+  DSCKPT_RETURN_IF_ERROR(CheckConstant("capture", in.capture, DSCKPT_AT_SAVE));
   Options options;
   options.capture = static_cast<Capture>(in.capture);
   DSCKPT_ASSIGN_OR_RETURN(options.encoding, ToEncoding(in.encoding));
+  options.pieces = pieces;
+  options.owner = std::move(owner);
   return options;
 }
 
-Status AddHost(CState& state, const char* name, void* data, DType dtype,
-               std::span<const int64_t> shape, const dsckpt_tensor_options& in,
+Status AddHost(CState& state, const GivenTensor& tensor, bool read_only,
+               const dsckpt_tensor_options& in, std::span<const Piece> pieces,
                std::shared_ptr<const void> owner) {
-  DSCKPT_ASSIGN_OR_RETURN(TensorOptions host, ToTensorOptions<TensorOptions>(in));
-  if (in.strides != nullptr) host.strides = std::span(in.strides, shape.size());
-  host.owner = std::move(owner);
-  if (in.read_only != 0) {
-    state.state.AddConstTensor(name, data, dtype, shape, host);
+  DSCKPT_ASSIGN_OR_RETURN(TensorOptions options,
+                          ToTensorOptions<TensorOptions>(in, pieces, std::move(owner)));
+  if (in.strides != nullptr) options.strides = std::span(in.strides, tensor.shape.size());
+  if (read_only) {
+    state.state.AddConstTensor(tensor.name, tensor.data, tensor.dtype, tensor.shape, options);
   } else {
-    state.state.AddTensor(name, data, dtype, shape, host);
+    state.state.AddTensor(tensor.name, tensor.data, tensor.dtype, tensor.shape, options);
   }
   return {};
 }
 
-Status AddDevice(CState& state, const char* name, void* data, DType dtype,
-                 std::span<const int64_t> shape, Place place, const dsckpt_tensor_options& in,
+Status AddDevice(CState& state, const GivenTensor& tensor, Place place,
+                 const dsckpt_tensor_options& in, std::span<const Piece> pieces,
                  std::shared_ptr<const void> owner) {
+  const std::string name = "tensor '" + std::string(tensor.name) + "': ";
   if (place.device < 0 && place.device != kDeviceOfPointer) {
     return Status(StatusCode::kInvalidArgument,
-                  "tensor '" + std::string(name) + "': device " + std::to_string(place.device) +
+                  name + "device " + std::to_string(place.device) +
                       " is neither an ordinal nor DSCKPT_DEVICE_OF_POINTER");
   }
-  if (in.strides != nullptr || in.read_only != 0) {
+  if (in.strides != nullptr) {
     return Status(StatusCode::kUnsupported,
-                  "tensor '" + std::string(name) +
-                      "': device tensors are contiguous and writable, leave strides and read_only "
-                      "zero");
+                  name + "device tensors are contiguous, leave strides zero");
   }
-  DSCKPT_ASSIGN_OR_RETURN(DeviceTensorOptions options, ToTensorOptions<DeviceTensorOptions>(in));
+  DSCKPT_ASSIGN_OR_RETURN(DeviceTensorOptions options,
+                          ToTensorOptions<DeviceTensorOptions>(in, pieces, std::move(owner)));
   options.device = place.device;
-  options.owner = std::move(owner);
-  state.state.AddDeviceTensor(name, data, dtype, shape, place.stream, options);
+  state.state.AddDeviceTensor(tensor.name, tensor.data, tensor.dtype, tensor.shape, place.stream,
+                              options);
   return {};
 }
+
+/// Calls the caller's `release` when nothing needs the memory any more.
+struct Owner {
+  void (*release)(void*) = nullptr;
+  void* owner = nullptr;
+
+  Owner() = default;
+  ~Owner() {
+    if (release != nullptr) release(owner);
+  }
+  Owner(const Owner&) = delete;
+  Owner& operator=(const Owner&) = delete;
+};
 
 Status AddTensor(CState& state, const char* name, void* data, int dtype, const int64_t* shape,
                  size_t rank, Place place, const dsckpt_tensor_options* options) {
@@ -162,21 +217,19 @@ Status AddTensor(CState& state, const char* name, void* data, int dtype, const i
                                                     std::to_string(dtype) + " is not registered");
   }
   if (rank > 0) DSCKPT_RETURN_IF_ERROR(NotNull(shape, "shape"));
+  if (in.piece_count > 0) DSCKPT_RETURN_IF_ERROR(NotNull(in.pieces, "pieces"));
+  Pieces pieces;
+  for (const dsckpt_piece& piece : std::span(in.pieces, in.piece_count)) {
+    DSCKPT_RETURN_IF_ERROR(pieces.Add(piece));
+  }
   // The control block comes first and empty, so that a failure cannot call `release`.
-  struct Owner {
-    void (*release)(void*) = nullptr;
-    void* owner = nullptr;
-    ~Owner() {
-      if (release != nullptr) release(owner);
-    }
-  };
   std::shared_ptr<Owner> owner;
   if (in.release != nullptr) owner = std::make_shared<Owner>();
-  const auto type = static_cast<DType>(dtype);
-  const std::span dims(shape, rank);
+  const GivenTensor tensor{name, data, static_cast<DType>(dtype), std::span(shape, rank)};
+  const std::vector<Piece> views = pieces.views();
   DSCKPT_RETURN_IF_ERROR(place.device == kHostMemory
-                             ? AddHost(state, name, data, type, dims, in, owner)
-                             : AddDevice(state, name, data, type, dims, place, in, owner));
+                             ? AddHost(state, tensor, place.read_only, in, views, owner)
+                             : AddDevice(state, tensor, place, in, views, owner));
   if (owner != nullptr) {
     owner->owner = in.owner;
     owner->release = in.release;
@@ -231,28 +284,39 @@ int dsckpt_state_create(dsckpt_state** out, dsckpt_error* error) {
 
 void dsckpt_state_destroy(dsckpt_state* state) { delete state; }
 
-int dsckpt_state_tensor(dsckpt_state* state, const char* name, void* data, int dtype,
-                        const int64_t* shape, size_t rank, const dsckpt_tensor_options* options,
-                        dsckpt_error* error) {
+int dsckpt_state_add_tensor(dsckpt_state* state, const char* name, void* data, int dtype,
+                            const int64_t* shape, size_t rank, const dsckpt_tensor_options* options,
+                            dsckpt_error* error) {
   return Register(state, name, error, [&](CState& s) {
     return dsckpt::c::AddTensor(s, name, data, dtype, shape, rank, {}, options);
   });
 }
 
-int dsckpt_state_device(dsckpt_state* state, const char* name, void* data, int dtype,
-                        const int64_t* shape, size_t rank, int device, void* stream,
-                        const dsckpt_tensor_options* options, dsckpt_error* error) {
-  return Register(state, name, error, [&](CState& s) -> Status {
-    if (device == dsckpt::kHostMemory) {
-      return Status(dsckpt::StatusCode::kInvalidArgument,
-                    "device -1 is host memory: use dsckpt_state_tensor");
-    }
-    return dsckpt::c::AddTensor(s, name, data, dtype, shape, rank, {device, stream}, options);
+int dsckpt_state_add_const_tensor(dsckpt_state* state, const char* name, const void* data,
+                                  int dtype, const int64_t* shape, size_t rank,
+                                  const dsckpt_tensor_options* options, dsckpt_error* error) {
+  return Register(state, name, error, [&](CState& s) {
+    // Not written through: the state knows it as read-only.
+    return dsckpt::c::AddTensor(s, name, const_cast<void*>(data), dtype, shape, rank,
+                                {.read_only = true}, options);
   });
 }
 
-int dsckpt_state_at_save(dsckpt_state* state, const char* name, void* data, uint64_t bytes,
-                         dsckpt_error* error) {
+int dsckpt_state_add_device_tensor(dsckpt_state* state, const char* name, void* data, int dtype,
+                                   const int64_t* shape, size_t rank, int device, void* stream,
+                                   const dsckpt_tensor_options* options, dsckpt_error* error) {
+  return Register(state, name, error, [&](CState& s) -> Status {
+    if (device == dsckpt::kHostMemory) {
+      return Status(dsckpt::StatusCode::kInvalidArgument,
+                    "device -1 is host memory: use dsckpt_state_add_tensor");
+    }
+    return dsckpt::c::AddTensor(s, name, data, dtype, shape, rank, {device, stream, false},
+                                options);
+  });
+}
+
+int dsckpt_state_add_bytes(dsckpt_state* state, const char* name, void* data, uint64_t bytes,
+                           dsckpt_error* error) {
   return Register(state, name, error, [&](CState& s) -> Status {
     if (bytes > 0) DSCKPT_RETURN_IF_ERROR(NotNull(data, "data"));
     s.state.AddBytes(name, data, bytes);
@@ -268,8 +332,8 @@ int dsckpt_state_rank_own(dsckpt_state* state, const char* name, uint32_t rank,
   });
 }
 
-int dsckpt_state_object(dsckpt_state* state, const char* name, const dsckpt_object_source* source,
-                        dsckpt_error* error) {
+int dsckpt_state_add_object(dsckpt_state* state, const char* name,
+                            const dsckpt_object_source* source, dsckpt_error* error) {
   return Register(state, name, error,
                   [&](CState& s) { return dsckpt::c::AddObject(s, name, source); });
 }
@@ -284,8 +348,8 @@ int dsckpt_sink_write(dsckpt_sink* sink, const void* data, uint64_t bytes) {
   });
 }
 
-int dsckpt_state_attribute_int(dsckpt_state* state, const char* name, int64_t* value,
-                               dsckpt_error* error) {
+int dsckpt_state_add_attribute_int(dsckpt_state* state, const char* name, int64_t* value,
+                                   dsckpt_error* error) {
   return Register(state, name, error, [&](CState& s) -> Status {
     DSCKPT_RETURN_IF_ERROR(NotNull(value, "value"));
     s.state.AddAttribute(name, value);
@@ -293,8 +357,8 @@ int dsckpt_state_attribute_int(dsckpt_state* state, const char* name, int64_t* v
   });
 }
 
-int dsckpt_state_attribute_double(dsckpt_state* state, const char* name, double* value,
-                                  dsckpt_error* error) {
+int dsckpt_state_add_attribute_double(dsckpt_state* state, const char* name, double* value,
+                                      dsckpt_error* error) {
   return Register(state, name, error, [&](CState& s) -> Status {
     DSCKPT_RETURN_IF_ERROR(NotNull(value, "value"));
     s.state.AddAttribute(name, value);
@@ -302,8 +366,8 @@ int dsckpt_state_attribute_double(dsckpt_state* state, const char* name, double*
   });
 }
 
-int dsckpt_state_attribute_string(dsckpt_state* state, const char* name, char* buffer,
-                                  size_t capacity, dsckpt_error* error) {
+int dsckpt_state_add_attribute_string(dsckpt_state* state, const char* name, char* buffer,
+                                      size_t capacity, dsckpt_error* error) {
   return Register(state, name, error, [&](CState& s) -> Status {
     DSCKPT_RETURN_IF_ERROR(NotNull(buffer, "buffer"));
     s.texts.push_back({name, buffer, capacity});

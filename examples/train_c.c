@@ -24,10 +24,10 @@ static dsckpt_state* describe(struct job* job, dsckpt_error* error) {
   dsckpt_state* state = NULL;
   if (dsckpt_state_create(&state, error) != DSCKPT_OK) return NULL;
   /* An error here is kept and reported by the save or restore. */
-  dsckpt_state_tensor(state, "slope", &job->slope, DSCKPT_F64, NULL, 0, NULL, NULL);
-  dsckpt_state_tensor(state, "intercept", &job->intercept, DSCKPT_F64, NULL, 0, NULL, NULL);
-  dsckpt_state_at_save(state, "random", &job->random, sizeof job->random, NULL);
-  dsckpt_state_attribute_int(state, "step", &job->step, NULL);
+  dsckpt_state_add_tensor(state, "slope", &job->slope, DSCKPT_F64, NULL, 0, NULL, NULL);
+  dsckpt_state_add_tensor(state, "intercept", &job->intercept, DSCKPT_F64, NULL, 0, NULL, NULL);
+  dsckpt_state_add_bytes(state, "random", &job->random, sizeof job->random, NULL);
+  dsckpt_state_add_attribute_int(state, "step", &job->step, NULL);
   return state;
 }
 

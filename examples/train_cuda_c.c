@@ -78,11 +78,12 @@ static dsckpt_state* describe(struct model* model, int64_t* step, dsckpt_error* 
       char name[64];
       snprintf(name, sizeof name, "%s/%s", prefixes[kind], kParameters[i].name);
       const int64_t shape[1] = {(int64_t)kParameters[i].count};
-      dsckpt_state_device(state, name, at, DSCKPT_F32, shape, 1, 0, model->stream, NULL, NULL);
+      dsckpt_state_add_device_tensor(state, name, at, DSCKPT_F32, shape, 1, 0, model->stream, NULL,
+                                     NULL);
       at += kParameters[i].count;
     }
   }
-  dsckpt_state_attribute_int(state, "step", step, NULL);
+  dsckpt_state_add_attribute_int(state, "step", step, NULL);
   return state;
 }
 

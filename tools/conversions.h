@@ -6,10 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/merge_output.h"
-#include "tools/merge_plan.h"
+#include "dsckpt/merge.h"
 #include "tools/save.h"
-#include "tools/select/selection.h"
 #include "tools/terminal/console.h"
 
 // What import, export and merge do, for `convert`, which picks among them. All report to the
@@ -27,23 +25,15 @@ int Import(Console& console, const ImportOptions& options);
 
 struct ExportOptions {
   OutputOptions files;
-  Selection selection;
+  TensorSelection selection;
   bool strict = false;
   bool no_verify = false;
 };
 int Export(Console& console, const ExportOptions& options);
 
-struct MergeOptions {
-  /// One operand, or several files in rank order.
-  std::vector<std::string> inputs;
-  Selection selection;
-  MergeTarget target;
-  Spread spread;
-  bool no_verify = false;
-  bool dry_run = false;
-  bool strict = false;  ///< refuse to leave out objects and attributes
-};
-int Merge(Console& console, const MergeOptions& options);
+/// `inputs`: one path, or several files in rank order.
+int Merge(Console& console, const std::vector<std::string>& inputs, const std::string& output,
+          MergeOptions options);
 
 }  // namespace dsckpt::tools
 

@@ -8,13 +8,14 @@
 #include "tools/commands.h"
 #include "tools/conversions.h"
 #include "tools/operand.h"
+#include "tools/selection_options.h"
 
 namespace dsckpt::tools {
 namespace {
 
 struct Options {
   OutputOptions files;
-  Selection selection;
+  TensorSelection selection;
   std::string format;  // empty: the one that the input is not
   uint64_t max_shard_bytes = 0;
   bool no_verify = false;
@@ -55,13 +56,12 @@ int Convert(Console& console, const Options& options) {
     if (!options.selection.any()) return Import(console, {.files = files});
   }
   MergeOptions merge;
-  merge.inputs = {input->operand.path};
+  merge.container = to_safetensors ? Container::kSafetensors : Container::kDsckpt;
   merge.selection = options.selection;
-  merge.target = {options.files.output, options.max_shard_bytes != 0, to_safetensors,
-                  options.files.force};
-  merge.spread.max_shard_bytes = options.max_shard_bytes;
-  merge.no_verify = options.no_verify;
-  return Merge(console, merge);
+  merge.max_shard_bytes = options.max_shard_bytes;
+  merge.verify = !options.no_verify;
+  merge.replace = options.files.force;
+  return Merge(console, {input->operand.path}, options.files.output, std::move(merge));
 }
 
 }  // namespace

@@ -13,13 +13,15 @@
 
 #include "dsckpt/file.h"
 #include "dsckpt/verify.h"
-#include "tools/cast.h"
+#include "merge/cast.h"
+#include "merge/metadata.h"
+#include "merge/select/selection.h"
 #include "tools/commands.h"
 #include "tools/conversions.h"
 #include "tools/items.h"
-#include "tools/metadata.h"
 #include "tools/operand.h"
 #include "tools/save.h"
+#include "tools/selection_options.h"
 #include "tools/spill.h"
 #include "tools/terminal/format.h"
 #include "tools/terminal/interrupt.h"
@@ -132,7 +134,7 @@ class ShardProvider final : public StateProvider {
 
   bool IsCast(uint32_t tensor) const {
     const DType from = file_.tensor(tensor).dtype.code;
-    return dtype_ && *dtype_ != from && CanCast(from);
+    return dtype_ && *dtype_ != from && merge::CanCast(from);
   }
 
   /// The address goes on saying which tensors are one.
@@ -144,7 +146,8 @@ class ShardProvider final : public StateProvider {
         std::memcpy(bytes.data(), data_[tensor] + at, bytes.size());
         return {};
       };
-      DSCKPT_ASSIGN_OR_RETURN(const uint64_t overflows, ReadCast(from, *dtype_, offset, out, read));
+      DSCKPT_ASSIGN_OR_RETURN(const uint64_t overflows,
+                              merge::ReadCast(from, *dtype_, offset, out, read));
       overflows_ += overflows;
       return {};
     };
@@ -185,14 +188,15 @@ Status Refuse(const File& file, const std::string& why) {
 }
 
 Result<std::vector<std::optional<std::string>>> NamesFor(const File& file,
-                                                         const Selection& selection) {
+                                                         const TensorSelection& selection) {
   std::vector<std::string_view> names;
   for (uint32_t i = 0; i < file.tensor_count(); ++i) names.push_back(file.tensor(i).name);
   for (uint32_t i = 0; i < file.alias_count(); ++i) names.push_back(file.alias(i).name);
-  return SelectNames(selection, names, file.tree().has_value());
+  return merge::SelectNames(selection, names, file.tree().has_value());
 }
 
-Status CheckExpressible(const File& file, const ExportOptions& options, const Metadata& metadata) {
+Status CheckExpressible(const File& file, const ExportOptions& options,
+                        const merge::Metadata& metadata) {
   if (file.format() == FileFormat::kSafetensors) {
     return Status(StatusCode::kInvalidArgument,
                   file.path() +
@@ -238,17 +242,17 @@ Status CheckContent(const Console& console, const std::string& path) {
 }
 
 // The user's members, and attributes as members. Aliases are written again by the save.
-Result<Metadata> MetadataFor(const File& file) {
-  Metadata metadata;
+Result<merge::Metadata> MetadataFor(const File& file) {
+  merge::Metadata metadata;
   if (file.format() == FileFormat::kSafetensors) return metadata;
-  DSCKPT_ASSIGN_OR_RETURN(const FileMetadata read, ReadMetadata(file));
+  DSCKPT_ASSIGN_OR_RETURN(const merge::FileMetadata read, merge::ReadMetadata(file));
   metadata.Add(file.path(), read.members);
   metadata.AddAttributes(file);
   return metadata;
 }
 
 void ReportJson(Console& console, const ExportOptions& options, const File& file,
-                const Metadata& metadata, const ShardProvider& provider) {
+                const merge::Metadata& metadata, const ShardProvider& provider) {
   JsonWriter json(console);
   json.BeginObject(JsonWriter::Layout::kLines);
   json.Key("schema").String("dsckpt.export/1");
@@ -280,7 +284,7 @@ void ReportText(Console& console, const ExportOptions& options, const ShardProvi
 }
 
 void NoteLeftOut(Console& console, const ExportOptions& options, const File& file,
-                 const Metadata& metadata, const ShardProvider& provider) {
+                 const merge::Metadata& metadata, const ShardProvider& provider) {
   const uint64_t attributes = metadata.left_out_attributes();
   const uint64_t values = PlainValues(file);
   if (file.object_count() != 0 || attributes != 0 || values != 0) {
@@ -303,7 +307,7 @@ int ExportFile(Console& console, const ExportOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const Result<File> file = File::Open(options.files.input);
   if (!file.ok()) return console.Fail(file.status());
-  const Result<Metadata> metadata = MetadataFor(*file);
+  const Result<merge::Metadata> metadata = MetadataFor(*file);
   if (!metadata.ok()) return console.Fail(metadata.status());
   Status status = CheckExpressible(*file, options, *metadata);
   if (status.ok()) status = CheckOutput(options.files);
@@ -341,12 +345,12 @@ int Export(Console& console, const ExportOptions& options) {
   file.files.input = operand->path;
   if (operand->kind == OperandKind::kFile) return ExportFile(console, file);
   MergeOptions merge;
-  merge.inputs = {operand->path};
+  merge.container = Container::kSafetensors;
   merge.selection = options.selection;
-  merge.target = {options.files.output, false, true, options.files.force};
-  merge.no_verify = options.no_verify;
+  merge.verify = !options.no_verify;
   merge.strict = options.strict;
-  return Merge(console, merge);
+  merge.replace = options.files.force;
+  return Merge(console, {operand->path}, options.files.output, std::move(merge));
 }
 
 Command AddExport(Program& program) {

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "tools/checkpoint_health.h"
+#include "merge/metadata.h"
+#include "merge/paths.h"
 #include "tools/commands.h"
 #include "tools/items.h"
-#include "tools/metadata.h"
 #include "tools/operand.h"
 #include "tools/terminal/format.h"
 #include "tools/terminal/json.h"
@@ -71,8 +71,8 @@ Result<Digests> HashFile(Console& console, const std::string& path, const NameFi
   for (uint32_t i = 0; i < file.alias_count(); ++i) {
     add(std::string(file.alias(i).name), file.tensor(file.alias(i).target));
   }
-  DSCKPT_ASSIGN_OR_RETURN(const FileMetadata metadata, ReadMetadata(file));
-  for (const Tie& tie : metadata.ties) {
+  DSCKPT_ASSIGN_OR_RETURN(const merge::FileMetadata metadata, merge::ReadMetadata(file));
+  for (const merge::Tie& tie : metadata.ties) {
     DSCKPT_ASSIGN_OR_RETURN(const TensorInfo owner, file.FindTensor(tie.owner));
     add(tie.name, owner);
   }
@@ -189,7 +189,7 @@ Result<std::vector<Expected>> ReadListing(const std::string& path) {
     for (size_t at = rest.find('#');; at = rest.find('#', at + 1)) {
       expected.path = FromPrintable(rest.substr(0, at));
       if (at == std::string::npos) break;
-      if (!FileExists(expected.path)) continue;
+      if (!merge::FileExists(expected.path)) continue;
       expected.name = FromPrintable(rest.substr(at + 1));
       break;
     }

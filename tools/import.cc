@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "dsckpt/file.h"
+#include "merge/metadata.h"
 #include "tools/commands.h"
 #include "tools/conversions.h"
 #include "tools/items.h"
-#include "tools/metadata.h"
 #include "tools/operand.h"
 #include "tools/save.h"
 #include "tools/step.h"
@@ -45,12 +45,12 @@ class SafetensorsProvider final : public StateProvider {
       DSCKPT_ASSIGN_OR_RETURN(Tensor tensor, file.View(file.tensor(i).name));
       provider.tensors_.push_back(std::move(tensor));
     }
-    DSCKPT_ASSIGN_OR_RETURN(const FileMetadata read, ReadMetadata(file));
-    for (const Tie& tie : read.ties) {
+    DSCKPT_ASSIGN_OR_RETURN(const merge::FileMetadata read, merge::ReadMetadata(file));
+    for (const merge::Tie& tie : read.ties) {
       DSCKPT_ASSIGN_OR_RETURN(const TensorInfo owner, file.FindTensor(tie.owner));
       provider.aliases_.emplace_back(tie.name, owner.ordinal);
     }
-    Metadata metadata;
+    merge::Metadata metadata;
     metadata.Add(file.path(), read.members);
     metadata.ApplyTo(provider.save_options_);
     return provider;

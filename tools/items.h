@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "dsckpt/file.h"
-#include "tools/select/selection.h"
+#include "tools/selection_options.h"
 
 // The items of an open file as listings show them.
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "dsckpt/checkpoint.h"
-#include "tools/checkpoint_health.h"
+#include "merge/paths.h"
 #include "tools/commands.h"
 #include "tools/inspect/inspect.h"
 #include "tools/operand.h"
@@ -114,7 +114,7 @@ int ListRun(Console& console, const std::string& path) {
                         Printable(*run->latest_name())));
   }
   if (!run->checkpoints().empty()) return kExitOk;
-  if (const auto aside = run->Latest(kAtOnce); aside.ok()) {
+  if (const auto aside = run->Latest(merge::kAtOnce); aside.ok()) {
     console.Note(
         Format("{} stands for it until the next save mends this: a replacement was stopped",
                Printable(aside->path())));
@@ -146,7 +146,7 @@ Command AddList(Program& program) {
   return {line, [path](Console& console) {
             const auto operand = ToOperand(*path);
             if (operand.ok() && operand->kind == OperandKind::kRun) return ListRun(console, *path);
-            if (operand.ok() && !IsDirectory(*path)) return ListRun(console, *path);
+            if (operand.ok() && !merge::IsDirectory(*path)) return ListRun(console, *path);
             return console.Fail(
                 operand.ok()
                     ? Status(StatusCode::kInvalidArgument,

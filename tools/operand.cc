@@ -1,124 +1,18 @@
 #include "tools/operand.h"
 
-#include <algorithm>
-#include <string_view>
-#include <utility>
-
-#include "tools/checkpoint_health.h"
-#include "tools/model_index.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/format.h"
 
 namespace dsckpt::tools {
 
-namespace {
-
-Status NeedsPython(const std::string& path, std::string_view what) {
-  return Status(StatusCode::kUnsupported,
-                Format("{} {}, which takes Python to read: dsckpt.convert.convert() converts "
-                       "it, and so does `dsckpt convert` of the Python package",
-                       path, what))
-      .WithPath(path);
-}
-
-/// What other systems leave in a directory.
-Status CheckForeign(const std::string& path, const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    if (name == ".metadata")
-      return NeedsPython(path, "was written by torch.distributed.checkpoint");
-    if (name.ends_with("_model_states.pt"))
-      return NeedsPython(path, "is a checkpoint of DeepSpeed");
-    for (const std::string_view base : kModelBases) {
-      for (const std::string_view end : {".bin", ".bin.index.json"}) {
-        if (name == std::string(base) + std::string(end)) {
-          return NeedsPython(path, "holds " + name + " of torch.save");
-        }
-      }
-    }
-  }
-  return {};
-}
-
-Result<Inputs> Open(Console& console, const Operand& operand) {
-  switch (operand.kind) {
-    case OperandKind::kFile: {
-      DSCKPT_ASSIGN_OR_RETURN(Checkpoint one,
-                              Checkpoint::OpenShards(std::span(&operand.path, 1), kAtOnce));
-      return Inputs{std::move(one), {}, {}};
-    }
-    case OperandKind::kIndex: {
-      DSCKPT_ASSIGN_OR_RETURN(Model model, OpenModelIndex(operand.path));
-      return Inputs{std::move(model.checkpoint), {operand.path}, std::move(model.members)};
-    }
-    case OperandKind::kCheckpoint: {
-      DSCKPT_ASSIGN_OR_RETURN(Checkpoint whole, Checkpoint::Open(operand.path, kAtOnce));
-      return Inputs{std::move(whole), {}, {}};
-    }
-    case OperandKind::kRun:
-      break;
-  }
-  DSCKPT_ASSIGN_OR_RETURN(const RunDirectory run, RunDirectory::Open(operand.path));
-  // Also what a replacement that was stopped put aside, which is not among its checkpoints.
-  auto latest = run.Latest(kAtOnce);
-  if (!latest.ok() && run.checkpoints().empty()) {
-    return Status(StatusCode::kIncomplete, operand.path + ": no complete checkpoint")
-        .WithPath(operand.path);
-  }
-  if (!latest.ok()) return latest.status();
-  console.Note(
-      Format("{} is a run: this is its latest checkpoint, {}", operand.path, latest->path()));
-  return Inputs{std::move(latest).value(), {}, {}};
-}
-
-void ListFiles(Inputs& inputs) {
-  const bool directory = inputs.checkpoint.has_manifest();
-  const std::string prefix = directory ? inputs.checkpoint.path() + "/" : "";
-  if (directory) inputs.files.push_back(prefix + kManifestName);
-  for (uint32_t i = 0; i < inputs.checkpoint.shard_count(); ++i) {
-    inputs.files.push_back(prefix + std::string(inputs.checkpoint.shard(i).name));
-  }
-}
-
-}  // namespace
-
-Result<Operand> ToOperand(const std::string& path) {
-  if (!IsDirectory(path)) {
-    return Operand{IsModelIndex(path) ? OperandKind::kIndex : OperandKind::kFile, path};
-  }
-  if (IsCheckpointDirectory(path)) return Operand{OperandKind::kCheckpoint, path};
-  DSCKPT_ASSIGN_OR_RETURN(const auto names, EntriesOf(path));
-  DSCKPT_ASSIGN_OR_RETURN(const std::string model, FindModel(path, names));
-  if (!model.empty()) {
-    return Operand{IsModelIndex(model) ? OperandKind::kIndex : OperandKind::kFile, model};
-  }
-  DSCKPT_RETURN_IF_ERROR(CheckForeign(path, names));
-  return Operand{OperandKind::kRun, path};
+void NoteLatest(Console& console, const std::string& run, const std::string& latest) {
+  if (latest.empty()) return;
+  console.Note(Format("{} is a run: this is its latest checkpoint, {}", run, latest));
 }
 
 Result<Inputs> OpenInputs(Console& console, const std::vector<std::string>& paths) {
-  std::vector<Operand> operands;
-  for (const std::string& path : paths) {
-    DSCKPT_ASSIGN_OR_RETURN(Operand operand, ToOperand(path));
-    operands.push_back(std::move(operand));
-  }
-  Inputs inputs;
-  if (operands.size() == 1) {
-    DSCKPT_ASSIGN_OR_RETURN(inputs, Open(console, operands[0]));
-  } else {
-    std::vector<std::string> files;
-    for (const Operand& operand : operands) {
-      if (operand.kind != OperandKind::kFile) {
-        return Status(StatusCode::kInvalidArgument,
-                      Format("{} is no file: several inputs have to be the files of one "
-                             "checkpoint, and a directory or an index stands alone",
-                             operand.path))
-            .WithPath(operand.path);
-      }
-      files.push_back(operand.path);
-    }
-    DSCKPT_ASSIGN_OR_RETURN(inputs.checkpoint, Checkpoint::OpenShards(files, kAtOnce));
-  }
-  ListFiles(inputs);
+  DSCKPT_ASSIGN_OR_RETURN(Inputs inputs, merge::OpenInputs(paths));
+  NoteLatest(console, paths[0], inputs.latest_of_run);
   return inputs;
 }
 

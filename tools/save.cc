@@ -121,13 +121,8 @@ Status SaveWithProgress(Console& console, const std::string& output, const State
   engine_options.pool_bytes = std::clamp(bytes, kSmallestPool, kLargestPool);
   auto engine = Engine::Create(std::move(engine_options));
   if (!engine.ok()) return engine.status();
-  return SaveWithProgress(console, **engine, output, provider, options, bytes);
-}
-
-Status SaveWithProgress(Console& console, Engine& engine, const std::string& output,
-                        const StateProvider& provider, const SaveOptions& options, uint64_t bytes) {
   ProgressBar bar(console, SafeText(output));
-  BackgroundSave save(engine, output, provider, options);
+  BackgroundSave save(**engine, output, provider, options);
   for (bool cancelled = false; !save.Poll();) {
     if (!cancelled && InterruptGuard::signal() != 0) {
       save.Cancel();

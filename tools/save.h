@@ -32,9 +32,6 @@ Status CheckOutput(const OutputOptions& options);
 /// behind, and the status is kCancelled.
 Status SaveWithProgress(Console& console, const std::string& output, const StateProvider& provider,
                         const SaveOptions& options, uint64_t bytes);
-/// The same with an engine of the caller's.
-Status SaveWithProgress(Console& console, Engine& engine, const std::string& output,
-                        const StateProvider& provider, const SaveOptions& options, uint64_t bytes);
 
 /// Reports a failed save or load: the exit code, 128 plus the signal after an interrupt. REQUIRES:
 /// an InterruptGuard lives, !status.ok().

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "dsckpt/run_layout.h"
-#include "tools/checkpoint_health.h"
+#include "merge/paths.h"
 #include "tools/terminal/format.h"
 #include "tools/terminal/text.h"
 
@@ -29,15 +29,6 @@ Value ParseValue(std::string_view text) {
   if (text == "true" || text == "false") return Value(text == "true");
   if (text == "null") return Value();
   return Value(std::string(text));
-}
-
-/// What all inputs say; Checkpoint::step() reads the members of one file.
-std::optional<int64_t> StepIn(const Members& members) {
-  for (const auto& [key, value] : members) {
-    const auto step = key == "step" ? ParseWhole<int64_t>(value) : std::nullopt;
-    if (step && *step >= 0) return step;
-  }
-  return std::nullopt;
 }
 
 Status Invalid(std::string message) {
@@ -74,23 +65,10 @@ Result<std::optional<FoundStep>> FindStep(const File& file, std::optional<int64_
   if (option) return std::optional(FoundStep{*option, "option", false});
   const std::string path = file.path();
   DSCKPT_ASSIGN_OR_RETURN(const Checkpoint alone,
-                          Checkpoint::OpenShards(std::span(&path, 1), kAtOnce));
+                          Checkpoint::OpenShards(std::span(&path, 1), merge::kAtOnce));
   if (alone.step() == kUnknownStep) return std::optional<FoundStep>();
   const bool name = alone.step_source() == StepSource::kName;
   return std::optional(FoundStep{alone.step(), name ? "file name" : "metadata", false});
-}
-
-Result<std::optional<int64_t>> StepOfPlain(const Checkpoint& checkpoint, const Members& members) {
-  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
-    DSCKPT_ASSIGN_OR_RETURN(const File shard, checkpoint.OpenShard(i));
-    if (shard.format() != FileFormat::kSafetensors) return std::optional<int64_t>();
-  }
-  // Of several files the first one speaks for itself alone, and an index has a say of its own.
-  if (const auto step = StepIn(members)) return step;
-  if (checkpoint.shard_count() != 1 || checkpoint.step() == kUnknownStep) {
-    return std::optional<int64_t>();
-  }
-  return std::optional(checkpoint.step());
 }
 
 }  // namespace dsckpt::tools

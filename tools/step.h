@@ -10,7 +10,7 @@
 #include "dsckpt/file.h"
 #include "dsckpt/status.h"
 #include "dsckpt/tree.h"
-#include "tools/metadata.h"
+#include "merge/metadata.h"
 
 // Attributes that an import adds, the step first of all.
 
@@ -36,10 +36,6 @@ struct FoundStep {
 /// kInvalidArgument: option and attribute, or the attribute is no whole number.
 Result<std::optional<FoundStep>> FindStep(const File& file, std::optional<int64_t> option,
                                           const std::vector<GivenAttribute>& attributes);
-
-/// The step of a merge of plain safetensors: what all files' metadata say, or the name of a file
-/// that stands alone. Nothing where shards have one of their own.
-Result<std::optional<int64_t>> StepOfPlain(const Checkpoint& checkpoint, const Members& members);
 
 }  // namespace dsckpt::tools
 

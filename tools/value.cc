@@ -9,14 +9,13 @@
 #include <variant>
 #include <vector>
 
+#include "merge/number_text.h"
 #include "tools/terminal/format.h"
 #include "tools/terminal/text.h"
 
 namespace dsckpt::tools {
 namespace {
 
-// Decimal conversion takes quadratic time; beyond this, hexadecimal.
-constexpr size_t kDecimalBytes = 1024;
 constexpr size_t kShownBytes = 16;
 
 template <typename... Cases>
@@ -25,47 +24,6 @@ struct Overloaded : Cases... {
 };
 template <typename... Cases>
 Overloaded(Cases...) -> Overloaded<Cases...>;
-
-std::string HexMagnitude(const std::vector<uint8_t>& magnitude) {
-  std::string text = "0x";
-  for (auto byte = magnitude.rbegin(); byte != magnitude.rend(); ++byte) {
-    FormatTo(text, "{:02x}", *byte);
-  }
-  return text;
-}
-
-std::string DecimalMagnitude(std::vector<uint8_t> magnitude) {
-  constexpr uint64_t kBase = 1'000'000'000;
-  std::vector<uint64_t> groups;  // of nine digits, lowest first
-  while (!magnitude.empty()) {
-    uint64_t remainder = 0;
-    for (auto byte = magnitude.rbegin(); byte != magnitude.rend(); ++byte) {
-      remainder = remainder << 8 | *byte;
-      *byte = static_cast<uint8_t>(remainder / kBase);
-      remainder %= kBase;
-    }
-    while (!magnitude.empty() && magnitude.back() == 0) magnitude.pop_back();
-    groups.push_back(remainder);
-  }
-  if (groups.empty()) return "0";
-  std::string text = Format("{}", groups.back());
-  for (auto group = groups.rbegin() + 1; group != groups.rend(); ++group) {
-    FormatTo(text, "{:09}", *group);
-  }
-  return text;
-}
-
-std::string BigIntText(const BigInt& number) {
-  const std::string magnitude = number.magnitude.size() > kDecimalBytes
-                                    ? HexMagnitude(number.magnitude)
-                                    : DecimalMagnitude(number.magnitude);
-  return (number.negative ? "-" : "") + magnitude;
-}
-
-// "nan", "inf", "-inf" for what JSON numbers cannot say.
-std::string FloatWord(double number) {
-  return std::isnan(number) ? "nan" : number < 0 ? "-inf" : "inf";
-}
 
 void WriteWrapped(JsonWriter& json, const char* key, std::string_view text) {
   json.BeginObject();
@@ -77,7 +35,7 @@ void WriteDouble(JsonWriter& json, double number) {
   if (std::isfinite(number)) {
     json.Double(number);
   } else {
-    WriteWrapped(json, "$float", FloatWord(number));
+    WriteWrapped(json, "$float", merge::DoubleText(number));
   }
 }
 
@@ -149,10 +107,6 @@ void WriteUntagged(JsonWriter& json, const Node& node) {
   }
 }
 
-std::string DoubleWord(double number) {
-  return std::isfinite(number) ? DoubleText(number) : FloatWord(number);
-}
-
 std::string BytesText(std::span<const std::byte> bytes) {
   std::string text = Format("{}", Count(bytes.size(), "byte"));
   for (size_t i = 0; i < std::min(bytes.size(), kShownBytes); ++i) {
@@ -168,7 +122,7 @@ void WriteValueJson(JsonWriter& json, const Value& value) {
                  [&](std::monostate) { json.Null(); },
                  [&](bool v) { json.Bool(v); },
                  [&](int64_t v) { json.Int(v); },
-                 [&](const BigInt& v) { WriteWrapped(json, "$bigint", BigIntText(v)); },
+                 [&](const BigInt& v) { WriteWrapped(json, "$bigint", merge::BigIntText(v)); },
                  [&](double v) { WriteDouble(json, v); },
                  [&](const std::complex<double>& v) { WriteComplex(json, v); },
                  [&](const std::string& v) { json.String(v); },
@@ -208,10 +162,11 @@ std::string ValueText(const Value& value) {
                         [](std::monostate) -> std::string { return "null"; },
                         [](bool v) -> std::string { return v ? "true" : "false"; },
                         [](int64_t v) { return Format("{}", v); },
-                        [](const BigInt& v) { return BigIntText(v); },
-                        [](double v) { return DoubleWord(v); },
+                        [](const BigInt& v) { return merge::BigIntText(v); },
+                        [](double v) { return merge::DoubleText(v); },
                         [](const std::complex<double>& v) {
-                          return Format("({}, {})", DoubleWord(v.real()), DoubleWord(v.imag()));
+                          return Format("({}, {})", merge::DoubleText(v.real()),
+                                        merge::DoubleText(v.imag()));
                         },
                         [](const std::string& v) { return Format("\"{}\"", Printable(v)); },
                         [](const std::vector<std::byte>& v) { return BytesText(v); },

@@ -4,15 +4,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "tools/checkpoint_health.h"
 #include "tools/commands.h"
-#include "tools/model_index.h"
-#include "tools/operand.h"
 #include "tools/terminal/format.h"
 #include "tools/terminal/json.h"
 #include "tools/terminal/progress.h"
@@ -30,117 +31,11 @@ struct Options {
   int threads = 0;
 };
 
-struct Outcome {
-  Result<VerifyReport> report;
-  double seconds;
-  bool has_checksums;
-};
-
-Outcome VerifyOne(const Console& console, const std::string& path, const Options& options) {
-  ProgressBar bar(console, SafeText(path));
-  VerifyOptions verify;
-  verify.decode = options.decode;
-  verify.threads = options.threads;
-  verify.progress = [&bar](uint64_t done, uint64_t total) { bar.Update(done, total); };
-  const auto start = std::chrono::steady_clock::now();
-  Result<VerifyReport> report = Verify(path, verify);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  // Of a file that cannot be opened, the report says why.
-  const auto file = File::Open(path, {.map = false});
-  return {std::move(report), seconds.count(), !file.ok() || file->format() == FileFormat::kDsckpt};
-}
-
 // Files that cannot be checked matter less than a file known to be bad: kExitNo wins.
 int Worse(int a, int b) {
   if (a == kExitNo || b == kExitNo) return kExitNo;
   return std::max(a, b);
 }
-
-// Directories become the shards of their checkpoints, after a look at the checkpoints as wholes.
-class PathList {
- public:
-  /// What is wrong already is reported, and counted by exit_code().
-  void Add(Console& console, const std::string& path) {
-    const auto operand = ToOperand(path);
-    if (!operand.ok()) return Fail(console, operand.status());
-    switch (operand->kind) {
-      case OperandKind::kFile:
-        files_.push_back(operand->path);
-        return;
-      case OperandKind::kCheckpoint:
-        return AddCheckpoint(console, operand->path);
-      case OperandKind::kIndex:
-        return AddModel(console, operand->path);
-      case OperandKind::kRun:
-        return AddRun(console, operand->path);
-    }
-  }
-  const std::vector<std::string>& files() const { return files_; }
-  const std::vector<Status>& problems() const { return problems_; }
-  int exit_code() const { return exit_code_; }
-
- private:
-  void AddRun(Console& console, const std::string& path) {
-    const auto run = RunDirectory::Open(path);
-    if (!run.ok()) return Fail(console, run.status());
-    for (const RunEntry& entry : run->checkpoints()) Add(console, run->path() + "/" + entry.name);
-    for (const auto& [name, why] : run->ignored_entries())
-      AddStray(console, run->path() + "/" + name);
-    if (!run->checkpoints().empty()) return;
-    // What a replacement that was stopped put aside is whole, and what others would read.
-    if (const auto latest = run->Latest(kAtOnce); latest.ok()) {
-      return AddCheckpoint(console, latest->path());
-    }
-    Fail(console, Status(StatusCode::kIncomplete, "no complete checkpoint").WithPath(path));
-  }
-
-  /// Checkpoints do not count for a run when they are bad; here they matter. Foreign files do not,
-  /// nor what a commit leaves behind.
-  void AddStray(Console& console, const std::string& path) {
-    if (RunDirectory::IsLeftOver(path.substr(path.rfind('/') + 1))) return;
-    if (IsDirectory(path)) {
-      if (IsCheckpointDirectory(path)) AddCheckpoint(console, path);
-    } else if (ExitCodeFor(File::Open(path).status().code()) == kExitNo) {
-      files_.push_back(path);
-    }
-  }
-
-  /// The files are there, and hold what the index says.
-  void AddModel(Console& console, const std::string& path) {
-    const auto model = OpenModelIndex(path);
-    if (!model.ok()) return Fail(console, model.status());
-    for (uint32_t i = 0; i < model->checkpoint.shard_count(); ++i) {
-      files_.push_back(std::string(model->checkpoint.shard(i).name));
-    }
-  }
-
-  void AddCheckpoint(Console& console, const std::string& path) {
-    const auto checkpoint = Checkpoint::Open(path, kAtOnce);
-    if (!checkpoint.ok()) return Fail(console, checkpoint.status());
-    const CheckpointHealth survey = MakeSurvey(*checkpoint);
-    for (const CheckpointHealth::Shard& shard : survey.shards) {
-      if (shard.status.ok()) {
-        files_.push_back(checkpoint->path() + "/" + std::string(shard.info.name));
-      } else {
-        Fail(console, shard.status);
-      }
-    }
-    for (const CheckpointHealth::Gap& gap : survey.gaps) Fail(console, gap.status);
-    for (uint32_t i = 0; i < checkpoint->tensor_count() && survey.complete; ++i) {
-      if (const Status copies = checkpoint->CompareCopies(i); !copies.ok()) Fail(console, copies);
-    }
-  }
-
-  void Fail(Console& console, const Status& status) {
-    console.Note(Sentence(status));
-    problems_.push_back(status);
-    exit_code_ = Worse(exit_code_, ExitCodeFor(status.code()));
-  }
-
-  std::vector<std::string> files_;
-  std::vector<Status> problems_;
-  int exit_code_ = kExitOk;
-};
 
 // What only a newer dsckpt could check is not known to be bad.
 bool OnlyUnsupported(const VerifyReport& report) {
@@ -148,10 +43,14 @@ bool OnlyUnsupported(const VerifyReport& report) {
                      [](const Problem& problem) { return problem.kind == "unsupported"; });
 }
 
-int OutcomeExit(const Outcome& outcome) {
-  if (!outcome.report.ok()) return ExitCodeFor(outcome.report.status().code());
-  if (outcome.report->ok) return kExitOk;
-  return OnlyUnsupported(*outcome.report) ? kExitFailed : kExitNo;
+int ExitFor(const FileVerification& file) {
+  if (!file.status.ok()) return ExitCodeFor(file.status.code());
+  if (file.report.ok) return kExitOk;
+  return OnlyUnsupported(file.report) ? kExitFailed : kExitNo;
+}
+
+double Seconds(const FileVerification& file) {
+  return std::chrono::duration<double>(file.duration).count();
 }
 
 std::string KindText(const std::string& kind) {
@@ -179,14 +78,14 @@ void PrintProblem(Console& console, const Problem& problem) {
   console.Write("\n");
 }
 
-void PrintOutcome(Console& console, const std::string& path, const Outcome& outcome) {
-  const std::string name = SafeText(path);
-  if (!outcome.report.ok()) {
-    (void)console.Fail(outcome.report.status());
+void PrintFile(Console& console, const FileVerification& file) {
+  const std::string name = SafeText(file.path);
+  if (!file.status.ok()) {
+    (void)console.Fail(file.status);
     return;
   }
-  const VerifyReport& report = outcome.report.value();
-  if (report.ok && !outcome.has_checksums) {
+  const VerifyReport& report = file.report;
+  if (report.ok && !file.has_checksums) {
     console.Print("{}: {}; it has no checksums, so that its tensors were not checked\n", name,
                   console.Styled(Style::kGood, "header ok"));
     return;
@@ -195,7 +94,7 @@ void PrintOutcome(Console& console, const std::string& path, const Outcome& outc
   const std::string checked = report.checked_bytes == 0
                                   ? "not read"
                                   : HumanBytes(report.checked_bytes) + " checked in " +
-                                        Rate(report.checked_bytes, outcome.seconds);
+                                        Rate(report.checked_bytes, Seconds(file));
   if (report.ok) {
     console.Print("{}: {}, {}\n", name, console.Styled(Style::kGood, "ok"), checked);
     return;
@@ -220,48 +119,78 @@ void WriteProblem(JsonWriter& json, const Problem& problem) {
   json.End();
 }
 
-void WriteOutcome(JsonWriter& json, const std::string& path, const Outcome& outcome) {
-  const bool checked = outcome.report.ok();
+void WriteFile(JsonWriter& json, const FileVerification& file) {
   json.BeginObject(JsonWriter::Layout::kLines);
-  json.Key("path").String(path);
-  json.Key("ok").Bool(checked && outcome.report->ok);
-  json.Key("checksums").Bool(outcome.has_checksums);
-  json.Key("checked_bytes").Uint(checked ? outcome.report->checked_bytes : 0);
+  json.Key("path").String(file.path);
+  json.Key("ok").Bool(file.status.ok() && file.report.ok);
+  json.Key("checksums").Bool(file.has_checksums);
+  json.Key("checked_bytes").Uint(file.report.checked_bytes);
   json.Key("problems").BeginArray(JsonWriter::Layout::kLines);
-  if (checked) {
-    for (const Problem& problem : outcome.report->problems) WriteProblem(json, problem);
-  }
+  for (const Problem& problem : file.report.problems) WriteProblem(json, problem);
   json.End();
-  if (!checked) {
+  if (!file.status.ok()) {
     json.Key("error").BeginObject();
-    WriteErrorMembers(json, outcome.report.status());
+    WriteErrorMembers(json, file.status);
     json.End();
   }
   json.End();
 }
 
-int RunJson(Console& console, const Options& options) {
-  std::vector<Outcome> outcomes;
-  PathList paths;
-  for (const std::string& path : options.paths) paths.Add(console, path);
-  int code = paths.exit_code();
-  for (const std::string& path : paths.files()) {
-    outcomes.push_back(VerifyOne(console, path, options));
-    const Outcome& outcome = outcomes.back();
-    code = Worse(code, OutcomeExit(outcome));
-    if (!outcome.report.ok()) console.Note(Sentence(outcome.report.status()));
+/// What all paths of the command line came to.
+struct Outcome {
+  int exit = kExitOk;
+  std::vector<FileVerification> files;
+  /// Of checkpoints as wholes: missing shards, gaps, copies that differ.
+  std::vector<Status> problems;
+};
+
+/// `on_file` is called with each file when it has been read.
+Outcome VerifyPaths(Console& console, const Options& options,
+                    const std::function<void(const FileVerification&)>& on_file) {
+  Outcome outcome;
+  std::optional<ProgressBar> bar;
+  VerifyCheckpointOptions verify{.decode = options.decode, .threads = options.threads};
+  verify.progress = [&](const std::string& path, uint64_t done, uint64_t total) {
+    if (!bar) bar.emplace(console, SafeText(path));
+    bar->Update(done, total);
+  };
+  verify.on_file = [&](const FileVerification& file) {
+    bar.reset();
+    outcome.exit = Worse(outcome.exit, ExitFor(file));
+    on_file(file);
+  };
+  verify.on_problem = [&](const Status& problem) {
+    outcome.exit = Worse(outcome.exit, ExitCodeFor(problem.code()));
+    console.Note(Sentence(problem));
+  };
+  for (const std::string& path : options.paths) {
+    auto report = VerifyCheckpoint(path, verify);
+    if (!report.ok()) {
+      verify.on_problem(report.status());
+      outcome.problems.push_back(report.status());
+      continue;
+    }
+    std::move(report->files.begin(), report->files.end(), std::back_inserter(outcome.files));
+    std::move(report->problems.begin(), report->problems.end(),
+              std::back_inserter(outcome.problems));
   }
+  return outcome;
+}
+
+int RunJson(Console& console, const Options& options) {
+  const Outcome outcome = VerifyPaths(console, options, [&](const FileVerification& file) {
+    if (!file.status.ok()) console.Note(Sentence(file.status));
+  });
   JsonWriter json(console);
   json.BeginObject(JsonWriter::Layout::kLines);
   json.Key("schema").String("dsckpt.verify/1");
-  json.Key("ok").Bool(code == kExitOk);
+  json.Key("ok").Bool(outcome.exit == kExitOk);
   json.Key("files").BeginArray(JsonWriter::Layout::kLines);
-  for (size_t i = 0; i < outcomes.size(); ++i) WriteOutcome(json, paths.files()[i], outcomes[i]);
+  for (const FileVerification& file : outcome.files) WriteFile(json, file);
   json.End();
-  if (!paths.problems().empty()) {
-    // Of checkpoints as wholes: missing shards, gaps, copies that differ.
+  if (!outcome.problems.empty()) {
     json.Key("checkpoint_problems").BeginArray(JsonWriter::Layout::kLines);
-    for (const Status& problem : paths.problems()) {
+    for (const Status& problem : outcome.problems) {
       json.BeginObject();
       json.Key("path").String(problem.path());
       WriteErrorMembers(json, problem);
@@ -270,35 +199,30 @@ int RunJson(Console& console, const Options& options) {
     json.End();
   }
   json.End();
-  return code;
+  return outcome.exit;
 }
 
 int RunText(Console& console, const Options& options) {
-  PathList paths;
-  for (const std::string& path : options.paths) paths.Add(console, path);
-  int code = paths.exit_code();
   uint64_t bad = 0, unchecked = 0, headers = 0, bytes = 0;
   double seconds = 0;
-  for (const std::string& path : paths.files()) {
-    const Outcome outcome = VerifyOne(console, path, options);
-    const int exit = OutcomeExit(outcome);
-    code = Worse(code, exit);
+  const Outcome outcome = VerifyPaths(console, options, [&](const FileVerification& file) {
+    const int exit = ExitFor(file);
     bad += exit == kExitNo;
     unchecked += exit == kExitFailed;
-    headers += exit == kExitOk && !outcome.has_checksums;
-    bytes += outcome.report.ok() ? outcome.report->checked_bytes : 0;
-    seconds += outcome.seconds;
-    PrintOutcome(console, path, outcome);
+    headers += exit == kExitOk && !file.has_checksums;
+    bytes += file.report.checked_bytes;
+    seconds += Seconds(file);
+    PrintFile(console, file);
     console.Flush();
-  }
-  const uint64_t files = paths.files().size();
+  });
+  const uint64_t files = outcome.files.size();
   if (files > 1) {
     console.Print("{}: {} ok, {}{} bad, {} not checked; {} in {}\n", Count(files, "file"),
                   files - bad - unchecked - headers,
                   headers == 0 ? "" : Format("{} without checksums, ", headers), bad, unchecked,
                   HumanBytes(bytes), Rate(bytes, seconds));
   }
-  return code;
+  return outcome.exit;
 }
 
 }  // namespace

@@ -15,14 +15,14 @@
 /// A null options pointer means all defaults. Bytes beyond what this library knows must be zero
 /// (else DSCKPT_UNSUPPORTED).
 ///
-/// Ownership. `*_create`, `dsckpt_file_open`, `dsckpt_file_view` and `dsckpt_engine_save` hand out
-/// handles that the caller gives back to the `*_destroy` function of their type; destroying null
-/// does nothing. Strings and arrays that come in are copied before the call returns, tensor memory
-/// is not. Names and paths are NUL-terminated UTF-8.
+/// Ownership. Functions with a parameter `out` that points to a pointer hand out handles that the
+/// caller gives back to the `*_destroy` function of their type; destroying null does nothing.
+/// Strings and arrays that come in are copied before the call returns, tensor memory is not. Names
+/// and paths are NUL-terminated UTF-8.
 ///
-/// Threads. A `dsckpt_engine`, `dsckpt_save`, `dsckpt_file` and `dsckpt_view` may be used by any
-/// threads at once (destroying one is the last use). A `dsckpt_state` is for one thread at a time
-/// while it is being filled. Callbacks that run on engine threads say so.
+/// Threads. All handles may be used by any threads at once (destroying one is the last use), except
+/// that a `dsckpt_state` is for one thread at a time while it is being filled. Callbacks that run
+/// on engine threads say so.
 ///
 /// Sizes and offsets are in bytes, strides in elements, durations in nanoseconds.
 
@@ -54,7 +54,9 @@ enum {
   DSCKPT_FAILED_PRECONDITION = 15,
   DSCKPT_OUT_OF_MEMORY = 16,
   DSCKPT_MISMATCH = 17,
-  DSCKPT_INTERNAL = 18
+  DSCKPT_INTERNAL = 18,
+  DSCKPT_TIMED_OUT = 19,
+  DSCKPT_INCOMPLETE = 20
 };
 
 /// What went wrong, for the caller's own use and for a person to read. Never grows.
@@ -123,6 +125,10 @@ typedef struct dsckpt_save dsckpt_save;
 typedef struct dsckpt_file dsckpt_file;
 typedef struct dsckpt_view dsckpt_view;
 typedef struct dsckpt_sink dsckpt_sink;
+typedef struct dsckpt_checkpoint dsckpt_checkpoint;
+typedef struct dsckpt_run dsckpt_run;
+typedef struct dsckpt_checkpoint_writer dsckpt_checkpoint_writer;
+typedef struct dsckpt_checkpoint_save dsckpt_checkpoint_save;
 
 /// "0.1.0". Static.
 const char* dsckpt_version(void);
@@ -144,37 +150,68 @@ int dsckpt_state_create(dsckpt_state** out, dsckpt_error* error);
 /// Saves that were accepted before do not need it any more.
 void dsckpt_state_destroy(dsckpt_state* state);
 
+/// How a piece is given (dsckpt::Piece::Form): as a box, or as a range of the elements of the
+/// logical tensor in row-major order.
+enum { DSCKPT_PIECE_BOX = 0, DSCKPT_PIECE_FLAT = 1 };
+
+/// The part of a logical tensor that a stored tensor, or a stretch of its elements, holds; see
+/// dsckpt::Piece. A logical tensor is what the job calls one tensor, whole, however its elements
+/// are split over ranks. Never grows.
+typedef struct dsckpt_piece {
+  const char* logical_name;
+  /// `logical_rank` dimensions, without any padding that the job uses.
+  const int64_t* logical_shape;
+  size_t logical_rank;
+  /// A box: [begin[i], end[i]) of each dimension, stored row-major. Otherwise not used.
+  const int64_t* begin;
+  const int64_t* end;
+  /// A flat range of elements. Otherwise not used.
+  int64_t flat_begin, flat_end;
+  /// First element of the piece in the stored tensor's row-major order.
+  uint64_t element_offset;
+  /// Pieces of one group that is not 0 are declared to be equal copies.
+  uint32_t replica_group;
+  /// DSCKPT_PIECE_BOX or DSCKPT_PIECE_FLAT.
+  int32_t form;
+} dsckpt_piece;
+
 typedef struct dsckpt_tensor_options {
   size_t size;
   int32_t capture;         ///< DSCKPT_UNTIL_FENCE or DSCKPT_AT_SAVE.
   int32_t encoding;        ///< DSCKPT_RAW, DSCKPT_ZSTD or DSCKPT_BYTE_PLANE_ZSTD.
   const int64_t* strides;  ///< One a dimension, may be 0 or negative; null: contiguous, row-major.
-  int32_t read_only;       ///< Nonzero: can be saved but not restored into.
-  int32_t reserved;
   /// Called once with `owner`, from any thread, when neither the state nor a save needs the memory
   /// any more. Null: the caller keeps it alive.
   void (*release)(void* owner);
   void* owner;
+  /// What the tensor holds of larger ones: `piece_count` pieces, copied. With none the tensor is
+  /// a logical tensor of its own, whole.
+  const dsckpt_piece* pieces;
+  size_t piece_count;
 } dsckpt_tensor_options;
 
 /// A tensor of host memory. By default captured lazily: it must not change between a save and the
 /// next dsckpt_engine_fence. Where this fails, `release` is not called.
-int dsckpt_state_tensor(dsckpt_state* state, const char* name, void* data, int dtype,
-                        const int64_t* shape, size_t rank, const dsckpt_tensor_options* options,
-                        dsckpt_error* error);
+int dsckpt_state_add_tensor(dsckpt_state* state, const char* name, void* data, int dtype,
+                            const int64_t* shape, size_t rank, const dsckpt_tensor_options* options,
+                            dsckpt_error* error);
+/// A tensor of host memory that can be saved but not restored into.
+int dsckpt_state_add_const_tensor(dsckpt_state* state, const char* name, const void* data,
+                                  int dtype, const int64_t* shape, size_t rank,
+                                  const dsckpt_tensor_options* options, dsckpt_error* error);
 /// A tensor of device memory that `stream` (a cudaStream_t; null: the default stream) writes. By
 /// default captured lazily: it must not change between a save and the next
 /// dsckpt_engine_fence_on_stream or dsckpt_engine_fence. With DSCKPT_AT_SAVE the stream waits on
 /// the device until it has been read, the host does not. Restoring writes it after what the stream
-/// holds. `read_only` and `strides` are DSCKPT_UNSUPPORTED. Where no device can be used the save or
+/// holds. `strides` are DSCKPT_UNSUPPORTED. Where no device can be used the save or
 /// restore says so.
-int dsckpt_state_device(dsckpt_state* state, const char* name, void* data, int dtype,
-                        const int64_t* shape, size_t rank, int device, void* stream,
-                        const dsckpt_tensor_options* options, dsckpt_error* error);
+int dsckpt_state_add_device_tensor(dsckpt_state* state, const char* name, void* data, int dtype,
+                                   const int64_t* shape, size_t rank, int device, void* stream,
+                                   const dsckpt_tensor_options* options, dsckpt_error* error);
 /// `bytes` bytes copied inside each save, as an object: RNG state, loader positions, any plain
 /// struct. Restoring needs the same size.
-int dsckpt_state_at_save(dsckpt_state* state, const char* name, void* data, uint64_t bytes,
-                         dsckpt_error* error);
+int dsckpt_state_add_bytes(dsckpt_state* state, const char* name, void* data, uint64_t bytes,
+                           dsckpt_error* error);
 
 /// What is registered at `name` and below it is `rank`'s own: of another name than that of other
 /// ranks for whoever reads the files of all together (dsckpt::RankOwn).
@@ -200,20 +237,20 @@ typedef struct dsckpt_object_source {
 } dsckpt_object_source;
 
 /// Serialized bytes of any size.
-int dsckpt_state_object(dsckpt_state* state, const char* name, const dsckpt_object_source* source,
-                        dsckpt_error* error);
+int dsckpt_state_add_object(dsckpt_state* state, const char* name,
+                            const dsckpt_object_source* source, dsckpt_error* error);
 /// REQUIRES: called from inside dsckpt_object_source.write. After a failure the writer must return.
 int dsckpt_sink_write(dsckpt_sink* sink, const void* data, uint64_t bytes);
 
 /// Attributes are read through the pointer inside each save and written through it on restore.
-int dsckpt_state_attribute_int(dsckpt_state* state, const char* name, int64_t* value,
-                               dsckpt_error* error);
-int dsckpt_state_attribute_double(dsckpt_state* state, const char* name, double* value,
-                                  dsckpt_error* error);
+int dsckpt_state_add_attribute_int(dsckpt_state* state, const char* name, int64_t* value,
+                                   dsckpt_error* error);
+int dsckpt_state_add_attribute_double(dsckpt_state* state, const char* name, double* value,
+                                      dsckpt_error* error);
 /// `buffer` holds NUL-terminated UTF-8 within `capacity` bytes; a restored text that does not fit
 /// fails the restore (DSCKPT_MISMATCH).
-int dsckpt_state_attribute_string(dsckpt_state* state, const char* name, char* buffer,
-                                  size_t capacity, dsckpt_error* error);
+int dsckpt_state_add_attribute_string(dsckpt_state* state, const char* name, char* buffer,
+                                      size_t capacity, dsckpt_error* error);
 
 // --- Engine: saves behind the computation (dsckpt/engine.h) ------------------------------------
 
@@ -438,6 +475,179 @@ typedef struct dsckpt_restore_options {
 int dsckpt_file_restore(const dsckpt_file* file, const dsckpt_state* state,
                         const dsckpt_restore_options* options, dsckpt_error* error);
 
+// --- Checkpoints: files of many ranks as one (dsckpt/checkpoint.h) ------------------------------
+
+typedef struct dsckpt_checkpoint_options {
+  size_t size;
+  int32_t no_map;   ///< As in dsckpt_open_options, for every shard.
+  int32_t threads;  ///< Likewise.
+  /// How long shards that a lagging file system does not show yet, or shows stale, are looked for:
+  /// 0: 5 seconds; below 0: they are not.
+  int64_t retry_ns;
+} dsckpt_checkpoint_options;
+
+/// Opens a checkpoint directory, or one shard as a checkpoint of its own. Reads the manifest;
+/// shards are opened when they are needed. DSCKPT_NOT_FOUND, DSCKPT_INCOMPLETE (a directory without
+/// a manifest, or a shard is missing), DSCKPT_CORRUPT, DSCKPT_NOT_CHECKPOINT.
+int dsckpt_checkpoint_open(const char* path, const dsckpt_checkpoint_options* options,
+                           dsckpt_checkpoint** out, dsckpt_error* error);
+/// Files that dsckpt_checkpoint_open_shard opened stay valid.
+void dsckpt_checkpoint_destroy(dsckpt_checkpoint* checkpoint);
+
+typedef struct dsckpt_checkpoint_info {
+  size_t size;
+  dsckpt_text path;  ///< Valid until the checkpoint is destroyed.
+  int64_t step;      ///< -1 where nothing says it.
+  uint64_t serial;   ///< Position among the saves of its run directory, from 1; 0: not known.
+  uint64_t parent;   ///< `serial` of the save that training went on from; 0: none, or not known.
+  uint32_t ranks;    ///< That saved it.
+  uint32_t shard_count;
+  uint32_t tensor_count;  ///< Logical tensors.
+  int32_t has_manifest;   ///< 0 for a single shard.
+} dsckpt_checkpoint_info;
+
+/// Fills the first `out->size` bytes of `out`.
+int dsckpt_checkpoint_get_info(const dsckpt_checkpoint* checkpoint, dsckpt_checkpoint_info* out,
+                               dsckpt_error* error);
+
+/// One tensor of the job, whole. Its text and shape are valid until the checkpoint is destroyed.
+typedef struct dsckpt_logical_tensor_info {
+  size_t size;
+  dsckpt_text name;
+  const int64_t* shape;
+  size_t rank;
+  uint64_t bytes;
+  int32_t dtype;
+  uint32_t ordinal;  ///< Position among the logical tensors, in name order.
+  uint32_t piece_count;
+  uint32_t reserved;
+} dsckpt_logical_tensor_info;
+
+/// By position in name order; DSCKPT_NOT_FOUND beyond the count.
+int dsckpt_checkpoint_tensor(const dsckpt_checkpoint* checkpoint, uint32_t index,
+                             dsckpt_logical_tensor_info* out, dsckpt_error* error);
+/// By name.
+int dsckpt_checkpoint_find_tensor(const dsckpt_checkpoint* checkpoint, const char* name,
+                                  dsckpt_logical_tensor_info* out, dsckpt_error* error);
+
+/// The rank that saved a shard. DSCKPT_NOT_FOUND beyond the count of shards.
+int dsckpt_checkpoint_shard_rank(const dsckpt_checkpoint* checkpoint, uint32_t shard,
+                                 uint32_t* rank, dsckpt_error* error);
+/// Opens a shard for its objects and attributes, and checks that it is the one that the manifest
+/// means. The file is the caller's, to be destroyed. DSCKPT_INCOMPLETE, DSCKPT_MISMATCH.
+int dsckpt_checkpoint_open_shard(const dsckpt_checkpoint* checkpoint, uint32_t shard,
+                                 dsckpt_file** out, dsckpt_error* error);
+
+/// A whole logical tensor, from whichever shards hold it; `bytes` is exactly its bytes. Checksums
+/// are checked and copies of the same elements compared: DSCKPT_MISMATCH where they differ,
+/// DSCKPT_INCOMPLETE where no shard holds some elements.
+int dsckpt_checkpoint_read(const dsckpt_checkpoint* checkpoint, const char* name, void* out,
+                           uint64_t bytes, dsckpt_error* error);
+/// The box [begin[i], end[i]) of a logical tensor, row-major; `bytes` is exactly its size. Only the
+/// shards and chunks that hold it are read.
+int dsckpt_checkpoint_read_box(const dsckpt_checkpoint* checkpoint, const char* name,
+                               const int64_t* begin, const int64_t* end, size_t rank, void* out,
+                               uint64_t bytes, dsckpt_error* error);
+/// Reads the state back in place as dsckpt_file_restore does: tensors that the state describes with
+/// pieces get those parts of logical tensors, others the whole logical tensor of their name.
+/// Objects and attributes come from the shard of `rank`, or of rank 0 where it wrote none. Any
+/// number of ranks can read what any other number wrote.
+int dsckpt_checkpoint_restore(const dsckpt_checkpoint* checkpoint, const dsckpt_state* state,
+                              uint32_t rank, const dsckpt_restore_options* options,
+                              dsckpt_error* error);
+
+/// Opens the directory of a training run: lists its checkpoints once, changes nothing.
+/// DSCKPT_NOT_FOUND, DSCKPT_IO_ERROR.
+int dsckpt_run_open(const char* path, dsckpt_run** out, dsckpt_error* error);
+/// Checkpoints opened from it stay valid.
+void dsckpt_run_destroy(dsckpt_run* run);
+/// Complete checkpoints; 0 for a null handle.
+size_t dsckpt_run_checkpoint_count(const dsckpt_run* run);
+
+typedef struct dsckpt_run_entry {
+  size_t size;
+  dsckpt_text name;         ///< Of the entry in the directory; valid until the run is destroyed.
+  int64_t step;             ///< -1 where nothing says it.
+  uint64_t bytes;           ///< Of all shards.
+  uint64_t serial, parent;  ///< As in dsckpt_checkpoint_info.
+  uint32_t shard_count;
+  int32_t abandoned;  ///< Nonzero: training was set back and has left it behind.
+} dsckpt_run_entry;
+
+/// In the order in which they were saved; DSCKPT_NOT_FOUND beyond the count.
+int dsckpt_run_checkpoint(const dsckpt_run* run, size_t index, dsckpt_run_entry* out,
+                          dsckpt_error* error);
+/// Opens the checkpoint that the file `latest` names, or else the one that was saved last.
+/// DSCKPT_NOT_FOUND where there is none.
+int dsckpt_run_open_latest(const dsckpt_run* run, const dsckpt_checkpoint_options* options,
+                           dsckpt_checkpoint** out, dsckpt_error* error);
+/// Opens the last save of that step; DSCKPT_NOT_FOUND where there is none.
+int dsckpt_run_open_step(const dsckpt_run* run, int64_t step,
+                         const dsckpt_checkpoint_options* options, dsckpt_checkpoint** out,
+                         dsckpt_error* error);
+
+// --- CheckpointWriter: a group of ranks saves one checkpoint (dsckpt/checkpoint_writer.h) --------
+
+typedef struct dsckpt_checkpoint_writer_options {
+  size_t size;
+  /// Where the checkpoints of the run stand, one directory each. Made where missing; not null.
+  const char* run_directory;
+  /// Null: one rank alone. Otherwise a directory that all ranks see and that nothing but this group
+  /// uses meanwhile: dsckpt::JoinSharedDirectory, which waits until all ranks have arrived.
+  const char* shared_directory;
+  /// Of this process, and of the group; used with `shared_directory`.
+  int32_t rank, ranks;
+  /// The same text on all ranks of one job and another for every other job, such as a job's id with
+  /// its count of restarts. May be null.
+  const char* job;
+  /// For the arrival of all ranks, 0: 10 minutes; and from a save until the shards of all ranks are
+  /// durable and the manifest stands, 0: 30 minutes.
+  int64_t join_timeout_ns, timeout_ns;
+  /// How many of the newest checkpoints stay; 0: all. Besides, steps that are multiples of
+  /// `keep_every` stay where that is not 0.
+  int32_t keep_last;
+  int32_t reserved;
+  int64_t keep_every;
+  /// As dsckpt_engine_options.on_event, from engine and commit threads. May be null.
+  void (*on_event)(void* user, int kind, const dsckpt_error* event);
+  void* user;
+} dsckpt_checkpoint_writer_options;
+
+/// Every rank creates one. Uses `engine`, which must outlive it. Rank 0 also repairs what a crash
+/// left in the run directory. DSCKPT_TIMED_OUT, DSCKPT_FAILED_PRECONDITION, DSCKPT_INVALID_ARGUMENT
+/// and errors of storage.
+int dsckpt_checkpoint_writer_create(dsckpt_engine* engine,
+                                    const dsckpt_checkpoint_writer_options* options,
+                                    dsckpt_checkpoint_writer** out, dsckpt_error* error);
+/// Waits until every accepted checkpoint is published or failed.
+void dsckpt_checkpoint_writer_destroy(dsckpt_checkpoint_writer* writer);
+
+typedef struct dsckpt_checkpoint_save_options {
+  size_t size;
+  const char* name;  ///< Of the checkpoint's directory; null: "step-" and the step, ten digits.
+  int32_t replace;   ///< Nonzero: a complete checkpoint of this name gives way.
+  int32_t reserved;
+} dsckpt_checkpoint_save_options;
+
+/// Saves this rank's part and returns as dsckpt_engine_save does; nothing waits for other ranks.
+/// All ranks call it in the same order with the same step and name. `out` may be null; otherwise it
+/// receives a handle to this checkpoint, to be destroyed at any time.
+int dsckpt_checkpoint_writer_save(dsckpt_checkpoint_writer* writer, int64_t step,
+                                  const dsckpt_state* state,
+                                  const dsckpt_checkpoint_save_options* options,
+                                  dsckpt_checkpoint_save** out, dsckpt_error* error);
+/// Waits for all checkpoints accepted so far; returns, once, the first error that no handle has
+/// shown.
+int dsckpt_checkpoint_writer_wait_durable(dsckpt_checkpoint_writer* writer, dsckpt_error* error);
+
+/// Gives the handle back. The checkpoint itself goes on.
+void dsckpt_checkpoint_save_destroy(dsckpt_checkpoint_save* save);
+/// Blocks until this rank's source memory has been read, or its save failed.
+int dsckpt_checkpoint_save_wait_captured(const dsckpt_checkpoint_save* save, dsckpt_error* error);
+/// Blocks until the checkpoint of all ranks is published, durable and what `latest` names, or it
+/// failed: the same answer on every rank that is alive.
+int dsckpt_checkpoint_save_wait_durable(const dsckpt_checkpoint_save* save, dsckpt_error* error);
+
 // --- Verify (dsckpt/verify.h) ------------------------------------------------------------------
 
 /// One thing wrong with a file; see dsckpt::Problem. The strings are valid during the call.
@@ -461,6 +671,86 @@ typedef struct dsckpt_verify_options {
 /// Reads every byte and checks it. 0: the file is whole. DSCKPT_CORRUPT: it is not, and the error
 /// names the first problem. Other codes: it could not be checked.
 int dsckpt_verify(const char* path, const dsckpt_verify_options* options, dsckpt_error* error);
+
+typedef struct dsckpt_verify_checkpoint_options {
+  size_t size;
+  int32_t decode;   ///< As in dsckpt_verify_options.
+  int32_t threads;  ///< Likewise.
+  /// Called on the calling thread, once a problem. `path` is the file or directory concerned, valid
+  /// during the call. Of what is wrong beyond the bytes of one file, such as a missing shard,
+  /// `problem->kind` is the name of a code ("Incomplete"), `problem->found` is the message, and the
+  /// other members are empty.
+  void (*on_problem)(void* user, const char* path, const dsckpt_problem* problem);
+  /// Called now and then from one thread at a time, with the file that is being read.
+  void (*on_progress)(void* user, const char* path, uint64_t done_bytes, uint64_t total_bytes);
+  /// Called on the calling thread before each file; nonzero ends the call (DSCKPT_CANCELLED).
+  int (*cancelled)(void* user);
+  void* user;
+} dsckpt_verify_checkpoint_options;
+
+/// Reads every byte of the files of a checkpoint directory, a run directory, a model's directory or
+/// index, or of one file, and checks that they belong together; see dsckpt::VerifyCheckpoint. 0:
+/// all is good. DSCKPT_CORRUPT, DSCKPT_INCOMPLETE or DSCKPT_MISMATCH: it is not, and the error
+/// names the first problem. Other codes: nothing is known to be bad, but something could not be
+/// checked.
+int dsckpt_verify_checkpoint(const char* path, const dsckpt_verify_checkpoint_options* options,
+                             dsckpt_error* error);
+
+// --- Merge (dsckpt/merge.h) --------------------------------------------------------------------
+
+typedef struct dsckpt_merge_options {
+  size_t size;
+  int32_t container;  ///< DSCKPT_CONTAINER_*.
+  /// Not 0: a directory of about so many files of equal size.
+  uint32_t shards;
+  /// Not 0: a directory of files that hold at most so many bytes of tensors each. Not with
+  /// `shards`.
+  uint64_t max_shard_bytes;
+  /// Patterns over whole names (dsckpt::NameFilter): tensors that one of `filters` matches, or all
+  /// where there are none, but none of `excludes`.
+  const char* const* filters;
+  size_t filter_count;
+  const char* const* excludes;
+  size_t exclude_count;
+  /// Names that begin with this text lose it. May be null.
+  const char* strip_prefix;
+  /// "s/RE/NEW/", one after the other (dsckpt::TensorSelection).
+  const char* const* renames;
+  size_t rename_count;
+  /// Not 0: floating-point tensors are cast to DSCKPT_F16, DSCKPT_BF16, DSCKPT_F32 or DSCKPT_F64.
+  int32_t dtype;
+  int32_t no_verify;  ///< Nonzero: the inputs' checksums are not checked.
+  int32_t strict;     ///< Nonzero: objects and attributes that safetensors lacks are an error.
+  int32_t replace;    ///< Nonzero: an output that exists gives way.
+  int32_t dry_run;    ///< Nonzero: plan and check, write nothing.
+  int32_t reserved;
+  /// Called now and then on the calling thread while tensors are written. May be null.
+  void (*on_progress)(void* user, uint64_t done_bytes, uint64_t total_bytes);
+  /// Called often on the calling thread; nonzero stops the merge (DSCKPT_CANCELLED). May be null.
+  int (*cancelled)(void* user);
+  void* user;
+} dsckpt_merge_options;
+
+/// What was read and written; see dsckpt::MergeReport.
+typedef struct dsckpt_merge_report {
+  size_t size;
+  uint64_t shards;                          ///< Input files.
+  uint64_t pieces, piece_bytes;             ///< Parts of tensors in the inputs; copies count.
+  uint64_t tensors, aliases, bytes, files;  ///< Of the output.
+  uint64_t objects;                         ///< Of the output.
+  uint64_t cast, became_infinite;           ///< Tensors, and elements of them.
+  uint64_t rank_specific, rank_own;         ///< What is kept for each rank, below "ranks".
+  uint64_t dropped_objects, dropped_attributes, dropped_aliases;
+  uint64_t conflicting_metadata, conflicting_attributes;  ///< Names in which inputs differ.
+} dsckpt_merge_report;
+
+/// Writes what the files of `inputs` hold together as one file, or as a directory of other files;
+/// see dsckpt::Merge, also for what `inputs` may be. `report` may be null; otherwise its first
+/// `size` bytes are filled on success. On failure nothing was written, except with
+/// DSCKPT_DURABILITY_UNKNOWN.
+int dsckpt_merge(const char* const* inputs, size_t input_count, const char* output,
+                 const dsckpt_merge_options* options, dsckpt_merge_report* report,
+                 dsckpt_error* error);
 
 #if defined(__cplusplus)
 }  // extern "C"

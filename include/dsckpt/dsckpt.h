@@ -13,6 +13,7 @@
 #include "dsckpt/engine.h"             // IWYU pragma: export
 #include "dsckpt/file.h"               // IWYU pragma: export
 #include "dsckpt/limits.h"             // IWYU pragma: export
+#include "dsckpt/merge.h"              // IWYU pragma: export
 #include "dsckpt/piece.h"              // IWYU pragma: export
 #include "dsckpt/provider.h"           // IWYU pragma: export
 #include "dsckpt/run_layout.h"         // IWYU pragma: export

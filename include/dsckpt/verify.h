@@ -1,6 +1,7 @@
 #ifndef DSCKPT_VERIFY_H_
 #define DSCKPT_VERIFY_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -44,6 +45,60 @@ struct VerifyReport {
 /// and not a signal. A plain safetensors file has no checksums: its header and extents are checked.
 /// Thread-safe. Errors (no report): the file cannot be opened or read, or is no checkpoint at all.
 Result<VerifyReport> Verify(const std::string& path, const VerifyOptions& options = {});
+
+/// What VerifyCheckpoint() found in one file.
+struct FileVerification {
+  std::string path;
+  /// Not OK: the file could not be checked, and `report` is empty.
+  Status status = {};
+  VerifyReport report = {};
+  /// False for plain safetensors: only its header and its extents could be checked.
+  bool has_checksums = true;
+  std::chrono::nanoseconds duration{0};
+};
+
+struct VerifyCheckpointOptions {
+  /// As VerifyOptions::decode and VerifyOptions::threads.
+  bool decode = false;
+  int threads = 0;
+  /// Called now and then from one thread at a time, with the file that is being read and its bytes.
+  std::function<void(const std::string& path, uint64_t done_bytes, uint64_t total_bytes)> progress =
+      {};
+  /// Called on the calling thread with each entry of the report as soon as it is known.
+  std::function<void(const FileVerification&)> on_file = {};
+  std::function<void(const Status&)> on_problem = {};
+  /// Called on the calling thread before each file. When it returns true verification ends
+  /// (kCancelled).
+  std::function<bool()> cancelled = {};
+};
+
+/// What VerifyCheckpoint() found.
+struct VerifyCheckpointReport {
+  /// Nothing is wrong, and every file could be checked.
+  bool ok = false;
+  /// Of all files.
+  uint64_t checked_bytes = 0;
+  /// Every file that could be found, in the order in which the checkpoint names them.
+  std::vector<FileVerification> files;
+  /// What is wrong beyond single files: a manifest that is broken, a shard that is missing or is
+  /// another one than the manifest describes (kIncomplete, kMismatch), elements that no shard holds
+  /// (kIncomplete), copies of the same elements that differ (kMismatch), a run without a complete
+  /// checkpoint (kIncomplete). The status says the path.
+  std::vector<Status> problems;
+  /// Entries of checkpoint directories that no manifest names. They do no harm.
+  std::vector<std::string> ignored_entries;
+};
+
+/// Reads every byte of the files of a checkpoint as Verify() does, and checks that they belong
+/// together. Bad content is no error of this call but stands in the report.
+///
+/// `path`: a checkpoint directory; a run directory, of which all checkpoints are checked, those too
+/// that it does not count because they are broken; the directory of a model or its index (.json);
+/// or one file.
+///
+/// Thread-safe. Errors: kCancelled, and kInvalidArgument when a callback throws.
+Result<VerifyCheckpointReport> VerifyCheckpoint(const std::string& path,
+                                                const VerifyCheckpointOptions& options = {});
 
 }  // namespace dsckpt
 

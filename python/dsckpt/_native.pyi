@@ -4,6 +4,7 @@ Every call that waits or does I/O releases the GIL. Errors of the library are ra
 `dsckpt.DsckptError` with its code, path, offset and errno.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -346,11 +347,39 @@ class RunDirectory:
 def map_private(fd: int, bytes: int) -> memoryview:
     """A writable, private mapping of a file, which needs the descriptor no longer. OSError."""
 
+_Error = tuple[str, str, str, int | None, int]
+"""(code, message, path or "", offset, errno) of a status."""
+
 def verify(
-    path: str,
+    path: str | bytes | os.PathLike[Any],
     *,
     decode: bool = False,
     threads: int = 0,
     progress: Callable[[int, int], None] | None = None,
-) -> tuple[bool, int, list[tuple[str, str, int, str, str]]]:
-    """(ok, checked bytes, problems: (item, kind, offset, expected, found))."""
+) -> tuple[
+    bool,
+    int,
+    list[tuple[str, _Error | None, bool, list[tuple[str, str, int, str, str]]]],
+    list[_Error],
+]:
+    """(ok, checked bytes, files, problems beyond single files); of each file (path, why it could
+    not be checked, whether it has checksums, problems: (item, kind, offset, expected, found))."""
+
+def merge(
+    paths: Sequence[str | bytes | os.PathLike[Any]],
+    output: str | bytes | os.PathLike[Any],
+    *,
+    safetensors: bool = False,
+    max_shard_bytes: int = 0,
+    shards: int = 0,
+    verify: bool = True,
+    dry_run: bool = False,
+    replace: bool = False,
+    filters: Sequence[str] = (),
+    excludes: Sequence[str] = (),
+    strip_prefix: str = "",
+    renames: Sequence[str] = (),
+    dtype: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """The members of the report of dsckpt/merge.h, those that `dsckpt merge --json` prints."""

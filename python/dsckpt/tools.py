@@ -1,11 +1,14 @@
-"""Checking, merging and looking into checkpoints: what the program `dsckpt` does, from Python."""
+"""Checking, merging and looking into checkpoints.
+
+verify() and merge() are calls of the library; inspect() reads what the program `dsckpt` prints.
+"""
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from . import _native, pending
-from .errors import DsckptError
+from .errors import DsckptError, from_status
 
 StrPath = str | os.PathLike[str]
 
@@ -88,44 +91,32 @@ def verify(
     """
     pending.settle(path)
     name = os.fsdecode(path)
-    if not os.path.isdir(name) and not name.endswith(".json"):
-        with contextlib.suppress(UnicodeDecodeError):  # The program escapes what is no text.
-            ok, checked, found = _native.verify(
-                name, decode=decode, threads=threads, progress=progress
-            )
-            problems = [Problem(name, *problem) for problem in found]
-            sums = not ok or _native.File(name, map=False).format == "dsckpt"
-            return Report(name, ok, checked, tuple(problems), sums)
-    arguments = ["--threads", str(threads), *(["--decode"] if decode else [])]
-    answer = run("verify", [*arguments, argument(name)])
-    files = answer["files"]
-    for file in files:
-        if len(files) == 1 and "error" in file:
-            raise _error(file["error"], file["path"])
-    problems = [problem for file in files for problem in _problems(file)]
-    problems += [_as_problem(found) for found in answer.get("checkpoint_problems", ())]
-    checked = sum(file["checked_bytes"] for file in files)
-    sums = all(file["checksums"] for file in files)
-    return Report(name, bool(answer["ok"]), checked, tuple(problems), sums)
+    single = not os.path.isdir(name) and not name.endswith(".json")
+    ok, checked, files, beyond = _native.verify(
+        path, decode=decode, threads=threads, progress=progress if single else None
+    )
+    problems = []
+    for file, error, _, found in files:
+        if error is not None and len(files) == 1:
+            raise _as_error(error)
+        problems += [Problem(file, *problem) for problem in found]
+        problems += [] if error is None else [_as_problem(error, file)]
+    problems += [_as_problem(error, name) for error in beyond]
+    sums = all(has_checksums for _, _, has_checksums, _ in files)
+    return Report(name, ok, checked, tuple(problems), sums)
 
 
-def _problems(file: dict[str, Any]) -> list[Problem]:
-    rows = [{name: _text(each) for name, each in row.items()} for row in file["problems"]]
-    found = [Problem(file["path"], **row) for row in rows]
-    if "error" in file:
-        found.append(_as_problem({"path": file["path"], **file["error"]}))
-    return found
+_Error = tuple[str, str, str, int | None, int]  # code, message, path, offset, errno
 
 
-def _text(found: Any) -> Any:
-    """A value of a document; of text that is not UTF-8, {"$bytes": base64}, what can be read."""
-    if not isinstance(found, dict):
-        return found
-    return base64.b64decode(found["$bytes"]).decode("utf-8", "backslashreplace")
+def _as_error(error: _Error) -> DsckptError:
+    code, message, path, offset, number = error
+    return from_status(code, message, path or None, offset, number)
 
 
-def _as_problem(error: dict[str, Any]) -> Problem:
-    return Problem(error["path"], "file", error["code"], error["offset"], "", error["message"])
+def _as_problem(error: _Error, checked: str) -> Problem:
+    told = _as_error(error)
+    return Problem(told.path or checked, "file", told.code, told.offset, "", str(told))
 
 
 def inspect(path: StrPath) -> dict[str, Any]:
@@ -191,16 +182,65 @@ def merge(
     inputs = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     for each in inputs:
         pending.settle(each)
-    arguments = [*map(argument, inputs), "-o", argument(output), "--format", format]
-    if max_shard_size is not None:
-        arguments += ["--max-shard-size", str(max_shard_size)]
-    if shards is not None:
-        arguments += ["--shards", str(shards)]
-    arguments += selection(filter, exclude, strip_prefix, rename, dtype)
     if not force and not dry_run:
         refuse_existing(os.fsdecode(output), "force=True replaces it")
-    flags = {"--no-verify": not verify, "--dry-run": dry_run, "--force": force}
-    return run("merge", arguments + [flag for flag, given in flags.items() if given])
+    if format not in ("dsckpt", "safetensors"):
+        raise _invalid(f"format {format!r} is neither dsckpt nor safetensors")
+    report = _native.merge(
+        inputs,
+        output,
+        safetensors=format == "safetensors",
+        max_shard_bytes=_bytes_of(max_shard_size),
+        shards=_count_of(shards),
+        verify=verify,
+        dry_run=dry_run,
+        replace=force,
+        filters=_texts(filter),
+        excludes=_texts(exclude),
+        strip_prefix=strip_prefix or "",
+        renames=_texts(rename),
+        dtype=None if dtype is None else _cast_dtype(dtype),
+    )
+    head = {"schema": "dsckpt.merge/1", "output": os.fsdecode(output), "dry_run": dry_run}
+    return head | report
+
+
+def _invalid(message: str) -> DsckptError:
+    return DsckptError(message, "InvalidArgument")
+
+
+def _texts(given: str | Sequence[str]) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)
+
+
+_UNITS: dict[str, int] = {"": 1, "b": 1} | {
+    prefix + end: 1024**power for power, prefix in enumerate("kmgtpe", 1) for end in ("", "b", "ib")
+}
+
+
+def _bytes_of(size: str | int | None) -> int:
+    """Bytes of a size as the program takes it; 0 for None. K, KB and KiB are all 1,024."""
+    found = re.fullmatch(r"\s*([0-9]+)\s*([A-Za-z]*)\s*", str(0 if size is None else size))
+    unit = _UNITS.get(found[2].lower()) if found else None
+    if found is None or unit is None:
+        raise _invalid(f"max_shard_size {size!r} is no size, such as 1000, '5GB' or '512MiB'")
+    if int(found[1]) * unit >= 1 << 64:
+        raise _invalid(f"max_shard_size {size!r} is too large")
+    return int(found[1]) * unit
+
+
+def _count_of(shards: int | None) -> int:
+    if shards is not None and not 1 <= shards <= 100000:
+        raise _invalid(f"shards is {shards}, and has to be between 1 and 100,000")
+    return shards or 0
+
+
+def _cast_dtype(name: str) -> int:
+    short = name.upper().replace("BFLOAT", "BF").replace("FLOAT", "F")
+    codes = {known: code for code, known, _, _, _ in _native.dtypes()}
+    if short not in ("BF16", "F16", "F32", "F64"):
+        raise _invalid(f"dtype: {name} is none of BF16, F16, F32, F64")
+    return codes[short]
 
 
 def selection(

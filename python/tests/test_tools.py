@@ -1,4 +1,4 @@
-"""verify(), inspect(), merge() and the program that they run."""
+"""verify(), inspect(), merge() and the program that inspect() runs."""
 
 from __future__ import annotations
 
@@ -134,6 +134,90 @@ def test_merge_says_what_is_missing(run: Path, tmp_path: Path) -> None:
         tools.merge(run / "step-0000000002", tmp_path / "whole")
     assert caught.value.code == "Incomplete"
     assert not (tmp_path / "whole").exists()
+
+
+@pytest.fixture
+def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*_: Any, **__: Any) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_merging_and_verifying_start_no_process(run: Path, path: Path, tmp_path: Path) -> None:
+    done = tools.merge(run, tmp_path / "whole", shards=1)
+    assert (done["schema"], done["output"]) == ("dsckpt.merge/1", str(tmp_path / "whole"))
+    assert (done["shards"], done["pieces"], done["tensors"], done["bytes"]) == (1, 1, 1, 12000)
+    assert done["files"] == [{"tensors": 1, "bytes": 12000}]
+    assert tools.verify(tmp_path / "whole").ok
+    assert tools.verify(run).ok
+    assert tools.verify(path).ok
+
+
+def test_merge_selects_renames_and_casts(path: Path, tmp_path: Path) -> None:
+    done = tools.merge(
+        path,
+        tmp_path / "out",
+        filter="a/*",
+        strip_prefix="a/",
+        rename=["s/w/weight/"],
+        dtype="bfloat16",
+        format="safetensors",
+    )
+    assert (done["cast"], done["bytes"], done["dropped_objects"]) == (1, 6000, 0)
+    merged = reader.load(tmp_path / "out")
+    assert list(merged) == ["weight"]
+    assert torch.equal(merged["weight"], torch.arange(3000.0).bfloat16())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"format": "onnx"}, "neither dsckpt nor safetensors"),
+        ({"dtype": "I8"}, "I8 is none of BF16"),
+        ({"max_shard_size": "5 apples"}, "is no size"),
+        ({"max_shard_size": "99999999999GB"}, "too large"),
+        ({"shards": 0}, "between 1 and"),
+        ({"shards": 2, "max_shard_size": 5}, "give one"),
+        ({"filter": "nothing"}, "filter nothing: no tensor"),
+    ],
+)
+def test_merge_refuses(options: dict[str, Any], said: str, path: Path, tmp_path: Path) -> None:
+    with pytest.raises(dsckpt.DsckptError, match=said) as caught:
+        tools.merge(path, tmp_path / "out", **options)
+    assert caught.value.code == "InvalidArgument"
+    assert not (tmp_path / "out").exists()
+
+
+def test_sizes() -> None:
+    assert tools._bytes_of("5GB") == tools._bytes_of("5 gib") == 5 << 30
+    assert (tools._bytes_of("512MiB"), tools._bytes_of(7), tools._bytes_of("8k")) == (
+        512 << 20,
+        7,
+        8192,
+    )
+
+
+def test_an_interrupt_ends_a_merge_and_leaves_nothing(tmp_path: Path) -> None:
+    dsckpt.save({"w": torch.zeros(64 << 20)}, tmp_path / "big")  # 256 MiB
+    code = (
+        "import signal, sys, dsckpt\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.05)\n"
+        "def interrupt(*_): raise KeyboardInterrupt\n"
+        "signal.signal(signal.SIGALRM, interrupt)\n"
+        "try:\n"
+        "    while True: dsckpt.merge(sys.argv[1], sys.argv[2], force=True)\n"
+        "except KeyboardInterrupt: print('stopped')\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "big", tmp_path / "out"],
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.stdout == b"stopped\n", ran.stderr
+    assert {each.name for each in tmp_path.iterdir()} <= {"big", "out"}
 
 
 def program_that(path: Path, script: str) -> str:

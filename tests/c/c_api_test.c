@@ -7,31 +7,7 @@
 #include <unistd.h>
 
 #include "dsckpt/c.h"
-
-static int failures;
-
-#define CHECK(condition)                                              \
-  do {                                                                \
-    if (!(condition)) {                                               \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      ++failures;                                                     \
-    }                                                                 \
-  } while (0)
-
-/* Checks a call that takes &error last and shows its message where the code is another. */
-#define CHECK_CODE(call, wanted)                                                   \
-  do {                                                                             \
-    const int code_ = (call);                                                      \
-    if (code_ != (wanted)) {                                                       \
-      fprintf(stderr, "%s:%d: %s: %s, wanted %s: %s\n", __FILE__, __LINE__, #call, \
-              dsckpt_code_name(code_), dsckpt_code_name(wanted), error.message);   \
-      ++failures;                                                                  \
-    } else if (code_ != 0) {                                                       \
-      CHECK(error.code == (wanted));                                               \
-      CHECK(error.message[0] != '\0');                                             \
-    }                                                                              \
-  } while (0)
-#define CHECK_OK(call) CHECK_CODE(call, DSCKPT_OK)
+#include "tests/c/check.h"
 
 enum { kRows = 300, kColumns = 256 }; /* 300 KiB: captured lazily */
 
@@ -92,27 +68,27 @@ static dsckpt_state* describe(struct job* job, float (*strided)[3]) {
   dsckpt_tensor_options owned = DSCKPT_INIT(dsckpt_tensor_options);
   owned.release = count_release;
   owned.owner = &released;
-  CHECK_OK(dsckpt_state_tensor(state, "model/weights", job->weights, DSCKPT_F32, shape, 2, &owned,
-                               &error));
+  CHECK_OK(dsckpt_state_add_tensor(state, "model/weights", job->weights, DSCKPT_F32, shape, 2,
+                                   &owned, &error));
   const int64_t stride = 3;
   dsckpt_tensor_options column = DSCKPT_INIT(dsckpt_tensor_options);
   column.strides = &stride;
   column.encoding = DSCKPT_BYTE_PLANE_ZSTD;
   column.capture = DSCKPT_AT_SAVE;
-  CHECK_OK(dsckpt_state_tensor(state, "model/column", &strided[0][1], DSCKPT_F32, shape, 1, &column,
-                               &error));
-  CHECK_OK(dsckpt_state_tensor(state, "scale", &job->scale, DSCKPT_F64, NULL, 0, NULL, &error));
-  CHECK_OK(dsckpt_state_at_save(state, "rng", job->rng, sizeof job->rng, &error));
+  CHECK_OK(dsckpt_state_add_tensor(state, "model/column", &strided[0][1], DSCKPT_F32, shape, 1,
+                                   &column, &error));
+  CHECK_OK(dsckpt_state_add_tensor(state, "scale", &job->scale, DSCKPT_F64, NULL, 0, NULL, &error));
+  CHECK_OK(dsckpt_state_add_bytes(state, "rng", job->rng, sizeof job->rng, &error));
   CHECK_OK(dsckpt_state_rank_own(state, "rng", 0, &error));
   dsckpt_object_source object = DSCKPT_INIT(dsckpt_object_source);
   object.media_type = "text/plain";
   object.write = write_object;
   object.restore = restore_object;
   object.user = job;
-  CHECK_OK(dsckpt_state_object(state, "note", &object, &error));
-  CHECK_OK(dsckpt_state_attribute_int(state, "step", &job->step, &error));
-  CHECK_OK(dsckpt_state_attribute_double(state, "loss", &job->loss, &error));
-  CHECK_OK(dsckpt_state_attribute_string(state, "run", job->run, sizeof job->run, &error));
+  CHECK_OK(dsckpt_state_add_object(state, "note", &object, &error));
+  CHECK_OK(dsckpt_state_add_attribute_int(state, "step", &job->step, &error));
+  CHECK_OK(dsckpt_state_add_attribute_double(state, "loss", &job->loss, &error));
+  CHECK_OK(dsckpt_state_add_attribute_string(state, "run", job->run, sizeof job->run, &error));
   return state;
 }
 
@@ -159,7 +135,7 @@ static void restore(const dsckpt_file* file) {
   partial.partial = 1;
   dsckpt_state* other = NULL;
   CHECK_OK(dsckpt_state_create(&other, &error));
-  CHECK_OK(dsckpt_state_tensor(other, "scale", wrong_dtype, DSCKPT_I64, NULL, 0, NULL, &error));
+  CHECK_OK(dsckpt_state_add_tensor(other, "scale", wrong_dtype, DSCKPT_I64, NULL, 0, NULL, &error));
   CHECK_CODE(dsckpt_file_restore(file, other, &partial, &error), DSCKPT_MISMATCH);
   CHECK(strstr(error.message, "scale") != NULL);
   dsckpt_state_destroy(other);
@@ -259,11 +235,11 @@ static void registration_errors(dsckpt_engine* engine) {
   const int64_t shape[1] = {1};
   float value = 0;
   CHECK_OK(dsckpt_state_create(&state, &error));
-  CHECK_CODE(dsckpt_state_tensor(state, "x", &value, 999, shape, 1, NULL, &error),
+  CHECK_CODE(dsckpt_state_add_tensor(state, "x", &value, 999, shape, 1, NULL, &error),
              DSCKPT_INVALID_ARGUMENT);
   CHECK(strstr(error.message, "999") != NULL);
   /* Sticky: a caller that looks at no registration still learns of it. */
-  CHECK_OK(dsckpt_state_tensor(state, "y", &value, DSCKPT_F32, shape, 1, NULL, NULL));
+  CHECK_OK(dsckpt_state_add_tensor(state, "y", &value, DSCKPT_F32, shape, 1, NULL, NULL));
   CHECK_CODE(dsckpt_engine_save(engine, "never.dsckpt", state, NULL, NULL, &error),
              DSCKPT_INVALID_ARGUMENT);
   CHECK(strstr(error.message, "999") != NULL);
@@ -271,8 +247,8 @@ static void registration_errors(dsckpt_engine* engine) {
   dsckpt_state_destroy(state);
 
   CHECK_OK(dsckpt_state_create(&state, &error));
-  dsckpt_state_tensor(state, "twice", &value, DSCKPT_F32, shape, 1, NULL, NULL);
-  dsckpt_state_tensor(state, "twice", &value, DSCKPT_F32, shape, 1, NULL, NULL);
+  dsckpt_state_add_tensor(state, "twice", &value, DSCKPT_F32, shape, 1, NULL, NULL);
+  dsckpt_state_add_tensor(state, "twice", &value, DSCKPT_F32, shape, 1, NULL, NULL);
   CHECK_CODE(dsckpt_save_file("never.dsckpt", state, NULL, &error), DSCKPT_ALREADY_EXISTS);
   dsckpt_state_destroy(state);
   CHECK(access("never.dsckpt", F_OK) != 0);
@@ -325,25 +301,27 @@ static void no_device(dsckpt_engine* engine) {
   CHECK_OK(dsckpt_engine_fence_group(engine, "model/", &error));
   CHECK_OK(dsckpt_engine_fence_on_stream(engine, NULL, "model/", &error));
   CHECK_OK(dsckpt_state_create(&state, &error));
-  CHECK_CODE(dsckpt_state_device(state, "x", value, DSCKPT_F32, shape, 1, -1, NULL, NULL, &error),
+  CHECK_CODE(dsckpt_state_add_device_tensor(state, "x", value, DSCKPT_F32, shape, 1, -1, NULL, NULL,
+                                            &error),
              DSCKPT_INVALID_ARGUMENT);
   dsckpt_state_destroy(state);
   CHECK_OK(dsckpt_state_create(&state, &error));
-  dsckpt_tensor_options read_only = DSCKPT_INIT(dsckpt_tensor_options);
-  read_only.read_only = 1;
-  read_only.release = count_release;
+  const int64_t stride = 1;
+  dsckpt_tensor_options strided = DSCKPT_INIT(dsckpt_tensor_options);
+  strided.strides = &stride;
+  strided.release = count_release;
   const int before = released;
-  CHECK_CODE(
-      dsckpt_state_device(state, "x", value, DSCKPT_F32, shape, 1, 0, NULL, &read_only, &error),
-      DSCKPT_UNSUPPORTED);
+  CHECK_CODE(dsckpt_state_add_device_tensor(state, "x", value, DSCKPT_F32, shape, 1, 0, NULL,
+                                            &strided, &error),
+             DSCKPT_UNSUPPORTED);
   CHECK(released == before);
   dsckpt_state_destroy(state);
 
   if (dsckpt_device_support(&error) == DSCKPT_OK) return;
   CHECK_CODE(dsckpt_device_support(&error), DSCKPT_UNSUPPORTED);
   CHECK_OK(dsckpt_state_create(&state, &error));
-  CHECK_OK(dsckpt_state_device(state, "x", value, DSCKPT_F32, shape, 1, DSCKPT_DEVICE_OF_POINTER,
-                               NULL, NULL, &error));
+  CHECK_OK(dsckpt_state_add_device_tensor(state, "x", value, DSCKPT_F32, shape, 1,
+                                          DSCKPT_DEVICE_OF_POINTER, NULL, NULL, &error));
   CHECK_CODE(dsckpt_engine_save(engine, "never.dsckpt", state, NULL, NULL, &error),
              DSCKPT_UNSUPPORTED);
   CHECK(access("never.dsckpt", F_OK) != 0);
@@ -355,7 +333,7 @@ static void no_device(dsckpt_engine* engine) {
   CHECK_CODE(dsckpt_engine_create(&options, &no_engine, &error), DSCKPT_UNSUPPORTED);
 
   CHECK_OK(dsckpt_state_create(&state, &error));
-  dsckpt_state_tensor(state, "x", value, DSCKPT_F32, shape, 1, NULL, NULL);
+  dsckpt_state_add_tensor(state, "x", value, DSCKPT_F32, shape, 1, NULL, NULL);
   CHECK_OK(dsckpt_save_file("x.dsckpt", state, NULL, &error));
   dsckpt_state_destroy(state);
   CHECK_OK(dsckpt_file_open("x.dsckpt", NULL, &file, &error));
@@ -370,7 +348,7 @@ static void destination_error(dsckpt_engine* engine) {
   dsckpt_error error = {0};
   dsckpt_state* state = NULL;
   CHECK_OK(dsckpt_state_create(&state, &error));
-  dsckpt_state_attribute_int(state, "step", &source.step, NULL);
+  dsckpt_state_add_attribute_int(state, "step", &source.step, NULL);
   int code = dsckpt_engine_save(engine, "no/such/directory/x", state, NULL, NULL, &error);
   if (code == DSCKPT_OK) code = dsckpt_engine_wait_durable(engine, &error);
   CHECK_CODE(code, DSCKPT_NOT_FOUND);
@@ -393,7 +371,7 @@ static void failing_object(dsckpt_engine* engine) {
   CHECK_OK(dsckpt_state_create(&state, &error));
   dsckpt_object_source object = DSCKPT_INIT(dsckpt_object_source);
   object.write = failing_write;
-  dsckpt_state_object(state, "fails", &object, NULL);
+  dsckpt_state_add_object(state, "fails", &object, NULL);
   CHECK_OK(dsckpt_engine_save(engine, "fails.dsckpt", state, NULL, &handle, &error));
   CHECK_CODE(dsckpt_save_wait_durable(handle, &error), DSCKPT_NO_SPACE);
   CHECK(access("fails.dsckpt", F_OK) != 0);
@@ -438,7 +416,7 @@ static void plain_safetensors(dsckpt_engine* engine) {
   const int64_t shape[1] = {2};
   float values[2] = {1, 2}, back[2] = {0, 0};
   CHECK_OK(dsckpt_state_create(&state, &error));
-  dsckpt_state_tensor(state, "w", values, DSCKPT_F32, shape, 1, NULL, NULL);
+  dsckpt_state_add_tensor(state, "w", values, DSCKPT_F32, shape, 1, NULL, NULL);
   const char* const keys[1] = {"author"};
   const char* const texts[1] = {"test"};
   dsckpt_save_options options = DSCKPT_INIT(dsckpt_save_options);

@@ -1,7 +1,7 @@
 // Inspect as JSON.
 
+#include "merge/metadata.h"
 #include "tools/inspect/inspect.h"
-#include "tools/metadata.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/json.h"
 #include "tools/terminal/text.h"
@@ -80,17 +80,17 @@ void WriteAttributes(Console& console, JsonWriter& json, const File* file) {
   }
   json.End();
   json.Key("metadata");
-  const auto metadata = ReadMetadata(*file);
+  const auto metadata = merge::ReadMetadata(*file);
   if (!metadata.ok()) {
     console.Note("the safetensors metadata cannot be read: " + metadata.status().message());
     return json.Null();
   }
-  Members members = metadata->members;
-  for (const Tie& tie : metadata->ties) members.emplace_back(tie.name, tie.owner);
+  merge::Members members = metadata->members;
+  for (const merge::Tie& tie : metadata->ties) members.emplace_back(tie.name, tie.owner);
   WriteMembers(json, members);
 }
 
-void WriteMembers(JsonWriter& json, const Members& members) {
+void WriteMembers(JsonWriter& json, const merge::Members& members) {
   json.BeginObject(JsonWriter::Layout::kLines);
   for (const auto& [key, value] : members) json.Key(key).String(value);
   json.End();

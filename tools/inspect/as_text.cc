@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "merge/metadata.h"
 #include "tools/inspect/inspect.h"
-#include "tools/metadata.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/format.h"
 #include "tools/terminal/table.h"
@@ -127,18 +127,18 @@ void PrintAttributes(Console& console, const File& file) {
 }
 
 void PrintMetadata(Console& console, const File& file) {
-  const auto metadata = ReadMetadata(file);
+  const auto metadata = merge::ReadMetadata(file);
   if (!metadata.ok()) {
     console.Note("the safetensors metadata cannot be read: " + metadata.status().message());
     return;
   }
-  Members members = metadata->members;
-  for (const Tie& tie : metadata->ties) members.emplace_back(tie.name, "= " + tie.owner);
+  merge::Members members = metadata->members;
+  for (const merge::Tie& tie : metadata->ties) members.emplace_back(tie.name, "= " + tie.owner);
   PrintMembers(console, members);
 }
 
-void PrintMembers(Console& console, const Members& members) {
-  Members printable;
+void PrintMembers(Console& console, const merge::Members& members) {
+  merge::Members printable;
   for (const auto& [key, value] : members) {
     printable.emplace_back(key, value.empty() ? "\"\"" : Printable(value));
   }

@@ -4,7 +4,8 @@
 #include <optional>
 #include <utility>
 
-#include "tools/checkpoint_health.h"
+#include "merge/checkpoint_health.h"
+#include "tools/conflicts.h"
 #include "tools/inspect/inspect.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/format.h"
@@ -31,7 +32,7 @@ std::vector<uint32_t> Select(const Checkpoint& checkpoint, const InspectOptions&
   return tensors;
 }
 
-std::string ShardState(const CheckpointHealth::Shard& shard) {
+std::string ShardState(const merge::CheckpointHealth::Shard& shard) {
   if (shard.status.ok()) return "";
   return shard.status.code() == StatusCode::kIncomplete ? "MISSING" : "BAD";
 }
@@ -59,9 +60,10 @@ std::string StepText(int64_t step) {
   return step == kUnknownStep ? "unknown step" : Format("step {}", step);
 }
 
-void PrintSummary(Console& console, const Checkpoint& checkpoint, const CheckpointHealth& survey,
-                  const InspectOptions& options, const Totals& totals) {
-  const std::string verdict = survey.complete ? console.Styled(Style::kGood, "complete")
+void PrintSummary(Console& console, const Checkpoint& checkpoint,
+                  const merge::CheckpointHealth& health, const InspectOptions& options,
+                  const Totals& totals) {
+  const std::string verdict = health.complete ? console.Styled(Style::kGood, "complete")
                                               : console.Styled(Style::kBad, "INCOMPLETE");
   const std::string kind = checkpoint.has_manifest()
                                ? "checkpoint of " + StepText(checkpoint.step())
@@ -72,14 +74,14 @@ void PrintSummary(Console& console, const Checkpoint& checkpoint, const Checkpoi
       checkpoint.has_manifest() ? " by " + Count(checkpoint.ranks(), "rank") : "",
       Count(totals.all().tensors, "tensor"),
       options.names.any() ? Format(" selected of {}", Grouped(checkpoint.tensor_count())) : "",
-      HumanBytes(survey.bytes));
+      HumanBytes(health.bytes));
   console.Print("  {}\n", Count(totals.all().elements, "parameter"));
   if (checkpoint.has_manifest()) console.Print("  attempt {}\n", Printable(checkpoint.attempt()));
 }
 
-void PrintShards(Console& console, const CheckpointHealth& survey, uint64_t limit) {
+void PrintShards(Console& console, const merge::CheckpointHealth& health, uint64_t limit) {
   const size_t rows =
-      limit == 0 ? survey.shards.size() : std::min<size_t>(limit, survey.shards.size());
+      limit == 0 ? health.shards.size() : std::min<size_t>(limit, health.shards.size());
   console.Write("\n");
   PrintTable(console,
              {{"RANK", Column::Align::kRight},
@@ -89,12 +91,12 @@ void PrintShards(Console& console, const CheckpointHealth& survey, uint64_t limi
               {"IN PIECES", Column::Align::kRight},
               {"STATE"}},
              rows, [&](size_t row, std::vector<std::string>& cells) {
-               const CheckpointHealth::Shard& shard = survey.shards[row];
+               const merge::CheckpointHealth::Shard& shard = health.shards[row];
                cells = {std::to_string(shard.info.rank),   Printable(shard.info.name),
                         HumanBytes(shard.info.file_bytes), Grouped(shard.pieces),
                         HumanBytes(shard.piece_bytes),     ShardState(shard)};
              });
-  PrintMore(console, survey.shards.size() - rows);
+  PrintMore(console, health.shards.size() - rows);
 }
 
 void PrintTensors(Console& console, const Checkpoint& checkpoint,
@@ -119,16 +121,16 @@ void PrintTensors(Console& console, const Checkpoint& checkpoint,
   PrintMore(console, tensors.size() - rows);
 }
 
-void PrintProblems(Console& console, const CheckpointHealth& survey) {
-  for (const CheckpointHealth::Shard& shard : survey.shards) {
+void PrintProblems(Console& console, const merge::CheckpointHealth& health) {
+  for (const merge::CheckpointHealth::Shard& shard : health.shards) {
     if (!shard.status.ok()) console.Print("\n{}\n", SafeText(Sentence(shard.status)));
   }
-  for (const CheckpointHealth::Gap& gap : survey.gaps) {
+  for (const merge::CheckpointHealth::Gap& gap : health.gaps) {
     console.Print("\n{}\n", SafeText(gap.status.message()));
   }
-  if (survey.ignored_entries.empty()) return;
+  if (health.ignored_entries.empty()) return;
   console.Write("\nNot named by the manifest:");
-  for (const std::string& name : survey.ignored_entries) console.Print(" {}", Printable(name));
+  for (const std::string& name : health.ignored_entries) console.Print(" {}", Printable(name));
   console.Write("\n");
 }
 
@@ -168,7 +170,7 @@ Stored LookInto(const Checkpoint& checkpoint, const std::vector<uint32_t>& tenso
   return found;
 }
 
-void WriteShard(JsonWriter& json, const CheckpointHealth::Shard& shard) {
+void WriteShard(JsonWriter& json, const merge::CheckpointHealth::Shard& shard) {
   json.BeginObject();
   json.Key("name").String(shard.info.name);
   json.Key("rank").Uint(shard.info.rank);
@@ -231,9 +233,10 @@ void WriteObjects(JsonWriter& json, const Checkpoint& checkpoint, const InspectO
   json.End();
 }
 
-void WriteJson(Console& console, const Checkpoint& checkpoint, const CheckpointHealth& survey,
-               const InspectOptions& options, const std::vector<uint32_t>& tensors,
-               const Totals& totals, const std::optional<Metadata>& metadata) {
+void WriteJson(Console& console, const Checkpoint& checkpoint,
+               const merge::CheckpointHealth& health, const InspectOptions& options,
+               const std::vector<uint32_t>& tensors, const Totals& totals,
+               const std::optional<merge::Metadata>& metadata) {
   JsonWriter json(console);
   json.BeginObject(JsonWriter::Layout::kLines);
   json.Key("schema").String("dsckpt.checkpoint/1");
@@ -246,14 +249,14 @@ void WriteJson(Console& console, const Checkpoint& checkpoint, const CheckpointH
   json.Key("attempt");
   checkpoint.has_manifest() ? json.String(checkpoint.attempt()) : json.Null();
   json.Key("ranks").Uint(checkpoint.ranks());
-  json.Key("complete").Bool(survey.complete);
-  json.Key("bytes").Uint(survey.bytes);
+  json.Key("complete").Bool(health.complete);
+  json.Key("bytes").Uint(health.bytes);
   totals.WriteJson(json);
   json.Key("shards").BeginArray(JsonWriter::Layout::kLines);
-  for (const CheckpointHealth::Shard& shard : survey.shards) WriteShard(json, shard);
+  for (const merge::CheckpointHealth::Shard& shard : health.shards) WriteShard(json, shard);
   json.End();
   json.Key("ignored_entries").BeginArray();
-  for (const std::string& name : survey.ignored_entries) json.String(name);
+  for (const std::string& name : health.ignored_entries) json.String(name);
   json.End();
   json.Key("tensors").BeginArray(JsonWriter::Layout::kLines);
   const Stored stored = LookInto(checkpoint, tensors);
@@ -265,7 +268,7 @@ void WriteJson(Console& console, const Checkpoint& checkpoint, const CheckpointH
     json.End();
     json.Key("metadata");
     WriteMembers(json, metadata->members());
-    metadata->ReportJson(json);
+    WriteConflicts(json, metadata->conflicts());
   } else {
     const std::optional<File> first = FirstFile(checkpoint);
     WriteAttributes(console, json, first ? &*first : nullptr);
@@ -277,37 +280,37 @@ void WriteJson(Console& console, const Checkpoint& checkpoint, const CheckpointH
 
 int InspectCheckpoint(Console& console, const Inputs& inputs, const InspectOptions& options) {
   const Checkpoint& checkpoint = inputs.checkpoint;
-  std::optional<Metadata> metadata;  // of a model: what its files and its index say together
+  std::optional<merge::Metadata> metadata;  // of a model: what its files and its index say together
   if (!checkpoint.has_manifest()) {
-    auto merged = MergeMetadata(checkpoint, options.path, inputs.index_members);
+    auto merged = merge::MergeMetadata(checkpoint, options.path, inputs.index_members);
     if (!merged.ok()) return console.Fail(merged.status());
     metadata = std::move(merged).value();
   }
-  const CheckpointHealth survey = MakeSurvey(checkpoint);
+  const merge::CheckpointHealth health = merge::HealthOf(checkpoint);
   std::vector<uint32_t> tensors = Select(checkpoint, options);
   const Totals totals = TotalsOf(checkpoint, tensors);
-  const int code = survey.complete ? kExitOk : kExitNo;
+  const int code = health.complete ? kExitOk : kExitNo;
   if (tensors.empty()) NoteNothingTaken(console, options);
   if (console.json()) {
     const uint64_t limit = options.limit.value_or(0);
     if (limit != 0 && tensors.size() > limit) tensors.resize(limit);
-    WriteJson(console, checkpoint, survey, options, tensors, totals, metadata);
+    WriteJson(console, checkpoint, health, options, tensors, totals, metadata);
     return code;
   }
   const uint64_t limit =
       options.limit ? *options.limit : (console.out_is_terminal() ? kTerminalRows : 0);
-  PrintSummary(console, checkpoint, survey, options, totals);
+  PrintSummary(console, checkpoint, health, options, totals);
   totals.Print(console);
   if (metadata) {
     PrintMembers(console, metadata->members());
-    metadata->Report(console);
+    NoteConflicts(console, metadata->unreadable(), metadata->conflicts());
   } else if (const std::optional<File> first = FirstFile(checkpoint)) {
     PrintAttributes(console, *first);
     PrintMetadata(console, *first);
   }
-  PrintShards(console, survey, limit);
+  PrintShards(console, health, limit);
   PrintTensors(console, checkpoint, tensors, limit);
-  PrintProblems(console, survey);
+  PrintProblems(console, health);
   return code;
 }
 

@@ -8,8 +8,8 @@
 
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/file.h"
+#include "merge/metadata.h"
 #include "tools/items.h"
-#include "tools/metadata.h"
 #include "tools/operand.h"
 
 namespace dsckpt::tools {
@@ -45,11 +45,11 @@ int ListRun(Console& console, const std::string& path);
 /// Tables of attributes and of metadata; the latter without what dsckpt writes itself and aliases.
 void PrintAttributes(Console& console, const File& file);
 void PrintMetadata(Console& console, const File& file);
-void PrintMembers(Console& console, const Members& members);
+void PrintMembers(Console& console, const merge::Members& members);
 /// The same as the members "attributes" and "metadata" of an open object; null without a file, or
 /// where the metadata cannot be read (a note says why).
 void WriteAttributes(Console& console, JsonWriter& json, const File* file);
-void WriteMembers(JsonWriter& json, const Members& members);
+void WriteMembers(JsonWriter& json, const merge::Members& members);
 void WriteObject(JsonWriter& json, const File& file, const ObjectInfo& object);
 /// A member "digest".
 void WriteDigest(JsonWriter& json, const std::optional<Hash128>& digest);

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <span>
 
+#include "merge/number_text.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/format.h"
 #include "tools/terminal/text.h"
@@ -54,12 +55,6 @@ std::string JsonQuoted(std::string_view text) {
   }
   out += '"';
   return out;
-}
-
-std::string DoubleText(double number) {
-  std::string text = Format("{}", number);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return text;
 }
 
 void JsonWriter::NewLine() {
@@ -118,7 +113,7 @@ void JsonWriter::String(std::string_view text) {
 void JsonWriter::Sentence(std::string_view text) { Scalar(JsonQuoted(text)); }
 void JsonWriter::Int(int64_t number) { Scalar(std::to_string(number)); }
 void JsonWriter::Uint(uint64_t number) { Scalar(std::to_string(number)); }
-void JsonWriter::Double(double number) { Scalar(DoubleText(number)); }
+void JsonWriter::Double(double number) { Scalar(merge::DoubleText(number)); }
 void JsonWriter::Bool(bool value) { Scalar(value ? "true" : "false"); }
 void JsonWriter::Null() { Scalar("null"); }
 

@@ -57,8 +57,6 @@ class JsonWriter {
 
 /// `text` as a JSON string with its quotes; bytes that are not UTF-8 as \xNN.
 std::string JsonQuoted(std::string_view text);
-/// "1.5", "1.0", "1e+20". REQUIRES: finite.
-std::string DoubleText(double number);
 
 /// {"schema":"dsckpt.error/1","path","code","message","offset"}
 void WriteErrorJson(Console& console, const Status& status);

@@ -54,15 +54,15 @@ TEST_CASE("C: device memory saved, fenced, loaded and restored") {
   dsckpt_tensor_options owned = {};
   owned.size = sizeof owned;
   owned.release = [](void*) { ++released; };
-  ok(dsckpt_state_device(state, "adam/m", moments.data(), DSCKPT_U8, kShape, 2, 0, stream.get(),
-                         &owned, &ok.error));
-  ok(dsckpt_state_device(state, "params", params.data(), DSCKPT_U8, kShape, 2,
-                         DSCKPT_DEVICE_OF_POINTER, stream.get(), nullptr, &ok.error));
+  ok(dsckpt_state_add_device_tensor(state, "adam/m", moments.data(), DSCKPT_U8, kShape, 2, 0,
+                                    stream.get(), &owned, &ok.error));
+  ok(dsckpt_state_add_device_tensor(state, "params", params.data(), DSCKPT_U8, kShape, 2,
+                                    DSCKPT_DEVICE_OF_POINTER, stream.get(), nullptr, &ok.error));
   dsckpt_tensor_options at_save = {};
   at_save.size = sizeof at_save;
   at_save.capture = DSCKPT_AT_SAVE;
-  ok(dsckpt_state_device(state, "scale", scale.data(), DSCKPT_U8, &kShape[1], 1, 0, stream.get(),
-                         &at_save, &ok.error));
+  ok(dsckpt_state_add_device_tensor(state, "scale", scale.data(), DSCKPT_U8, &kShape[1], 1, 0,
+                                    stream.get(), &at_save, &ok.error));
 
   dsckpt_engine_options options = {};
   options.size = sizeof options;
@@ -115,8 +115,8 @@ TEST_CASE("C: a fence on a stream whose graph is being captured is refused") {
   dsckpt_state* state = nullptr;
   ok(dsckpt_state_create(&state, &ok.error));
   const int64_t shape[] = {1000};
-  ok(dsckpt_state_device(state, "w", block.data(), DSCKPT_U8, shape, 1, 0, stream.get(), nullptr,
-                         &ok.error));
+  ok(dsckpt_state_add_device_tensor(state, "w", block.data(), DSCKPT_U8, shape, 1, 0, stream.get(),
+                                    nullptr, &ok.error));
   dsckpt_engine_options options = {};
   options.size = sizeof options;
   options.pool_bytes = 8 << 20;

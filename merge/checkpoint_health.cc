@@ -1,0 +1,65 @@
+#include "merge/checkpoint_health.h"
+
+#include <set>
+#include <utility>
+
+#include "merge/paths.h"
+
+namespace dsckpt::merge {
+
+namespace {
+
+std::vector<std::string> IgnoredEntries(const Checkpoint& checkpoint) {
+  std::vector<std::string> ignored_entries;
+  if (!checkpoint.has_manifest()) return ignored_entries;
+  std::set<std::string, std::less<>> known{kManifestName};
+  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
+    known.insert(std::string(checkpoint.shard(i).name));
+  }
+  const auto names = EntriesOf(checkpoint.path());
+  if (!names.ok()) return ignored_entries;
+  for (const std::string& name : *names) {
+    if (known.count(name) == 0) ignored_entries.push_back(name);
+  }
+  return ignored_entries;
+}
+
+}  // namespace
+
+uint64_t PieceBytes(const LogicalTensorInfo& tensor, const OwnedPiece& piece) {
+  uint64_t elements = 1;
+  if (piece.form == Piece::Form::kFlat) {
+    elements = static_cast<uint64_t>(piece.flat.end - piece.flat.begin);
+  } else {
+    for (const Range& range : piece.box) elements *= static_cast<uint64_t>(range.end - range.begin);
+  }
+  return elements / tensor.dtype.block_elements * tensor.dtype.block_bytes;
+}
+
+CheckpointHealth HealthOf(const Checkpoint& checkpoint) {
+  CheckpointHealth health;
+  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
+    CheckpointHealth::Shard shard;
+    shard.info = checkpoint.shard(i);
+    shard.status = checkpoint.OpenShard(i).status();
+    health.complete = health.complete && shard.status.ok();
+    health.bytes += shard.info.file_bytes;
+    health.shards.push_back(std::move(shard));
+  }
+  for (uint32_t i = 0; i < checkpoint.tensor_count(); ++i) {
+    const LogicalTensorInfo info = checkpoint.tensor(i);
+    for (const PieceLocation& location : checkpoint.Pieces(i)) {
+      CheckpointHealth::Shard& shard = health.shards[location.shard];
+      ++shard.pieces;
+      shard.piece_bytes += PieceBytes(info, location.piece);
+    }
+    Status status = checkpoint.CheckCoverage(i);
+    if (status.ok()) continue;
+    health.complete = false;
+    health.gaps.push_back({std::string(info.name), std::move(status)});
+  }
+  health.ignored_entries = IgnoredEntries(checkpoint);
+  return health;
+}
+
+}  // namespace dsckpt::merge

@@ -1,0 +1,122 @@
+#include "merge/inputs.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "merge/model_index.h"
+#include "merge/paths.h"
+
+namespace dsckpt::merge {
+
+namespace {
+
+Status NeedsPython(const std::string& path, std::string_view what) {
+  return Status(StatusCode::kUnsupported,
+                path + " " + std::string(what) +
+                    ", which takes Python to read: dsckpt.convert.convert() converts it, and so "
+                    "does `dsckpt convert` of the Python package")
+      .WithPath(path);
+}
+
+/// What other systems leave in a directory.
+Status CheckForeign(const std::string& path, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (name == ".metadata")
+      return NeedsPython(path, "was written by torch.distributed.checkpoint");
+    if (name.ends_with("_model_states.pt"))
+      return NeedsPython(path, "is a checkpoint of DeepSpeed");
+    for (const std::string_view base : kModelBases) {
+      for (const std::string_view end : {".bin", ".bin.index.json"}) {
+        if (name == std::string(base) + std::string(end)) {
+          return NeedsPython(path, "holds " + name + " of torch.save");
+        }
+      }
+    }
+  }
+  return {};
+}
+
+Result<Inputs> Open(const Operand& operand) {
+  switch (operand.kind) {
+    case OperandKind::kFile: {
+      DSCKPT_ASSIGN_OR_RETURN(Checkpoint one,
+                              Checkpoint::OpenShards(std::span(&operand.path, 1), kAtOnce));
+      return Inputs{std::move(one), {}, {}, {}};
+    }
+    case OperandKind::kIndex: {
+      DSCKPT_ASSIGN_OR_RETURN(Model model, OpenModelIndex(operand.path));
+      return Inputs{std::move(model.checkpoint), {operand.path}, std::move(model.members), {}};
+    }
+    case OperandKind::kCheckpoint: {
+      DSCKPT_ASSIGN_OR_RETURN(Checkpoint whole, Checkpoint::Open(operand.path, kAtOnce));
+      return Inputs{std::move(whole), {}, {}, {}};
+    }
+    case OperandKind::kRun:
+      break;
+  }
+  DSCKPT_ASSIGN_OR_RETURN(const RunDirectory run, RunDirectory::Open(operand.path));
+  // Also what a replacement that was stopped put aside, which is not among its checkpoints.
+  auto latest = run.Latest(kAtOnce);
+  if (!latest.ok() && run.checkpoints().empty()) {
+    return Status(StatusCode::kIncomplete, operand.path + ": no complete checkpoint")
+        .WithPath(operand.path);
+  }
+  if (!latest.ok()) return latest.status();
+  const std::string path = latest->path();
+  return Inputs{std::move(latest).value(), {}, {}, path};
+}
+
+void ListFiles(Inputs& inputs) {
+  const bool directory = inputs.checkpoint.has_manifest();
+  const std::string prefix = directory ? inputs.checkpoint.path() + "/" : "";
+  if (directory) inputs.files.push_back(prefix + kManifestName);
+  for (uint32_t i = 0; i < inputs.checkpoint.shard_count(); ++i) {
+    inputs.files.push_back(prefix + std::string(inputs.checkpoint.shard(i).name));
+  }
+}
+
+}  // namespace
+
+Result<Operand> ToOperand(const std::string& path) {
+  if (!IsDirectory(path)) {
+    return Operand{IsModelIndex(path) ? OperandKind::kIndex : OperandKind::kFile, path};
+  }
+  if (IsCheckpointDirectory(path)) return Operand{OperandKind::kCheckpoint, path};
+  DSCKPT_ASSIGN_OR_RETURN(const auto names, EntriesOf(path));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string model, FindModel(path, names));
+  if (!model.empty()) {
+    return Operand{IsModelIndex(model) ? OperandKind::kIndex : OperandKind::kFile, model};
+  }
+  DSCKPT_RETURN_IF_ERROR(CheckForeign(path, names));
+  return Operand{OperandKind::kRun, path};
+}
+
+Result<Inputs> OpenInputs(std::span<const std::string> paths) {
+  std::vector<Operand> operands;
+  for (const std::string& path : paths) {
+    DSCKPT_ASSIGN_OR_RETURN(Operand operand, ToOperand(path));
+    operands.push_back(std::move(operand));
+  }
+  Inputs inputs;
+  if (operands.size() == 1) {
+    DSCKPT_ASSIGN_OR_RETURN(inputs, Open(operands[0]));
+  } else {
+    std::vector<std::string> files;
+    for (const Operand& operand : operands) {
+      if (operand.kind != OperandKind::kFile) {
+        return Status(StatusCode::kInvalidArgument,
+                      operand.path +
+                          " is no file: several inputs have to be the files of one "
+                          "checkpoint, and a directory or an index stands alone")
+            .WithPath(operand.path);
+      }
+      files.push_back(operand.path);
+    }
+    DSCKPT_ASSIGN_OR_RETURN(inputs.checkpoint, Checkpoint::OpenShards(files, kAtOnce));
+  }
+  ListFiles(inputs);
+  return inputs;
+}
+
+}  // namespace dsckpt::merge
