@@ -173,8 +173,8 @@ class Description {
   const Status& status() const;
 
   struct Data;  // Internal; state/description.h.
-  const Data& data() const { return *data_; }
-  Data& data() { return *data_; }
+  const Data& data() const { return *data_; }  // Internal.
+  Data& data() { return *data_; }              // Internal.
 
  private:
   std::unique_ptr<Data> data_;
