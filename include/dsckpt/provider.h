@@ -172,7 +172,7 @@ class Description {
   /// Returns the first error, or OK.
   const Status& status() const;
 
-  struct Data;  // Internal; state/description.h.
+  struct Data;                                 // Internal; state/description.h.
   const Data& data() const { return *data_; }  // Internal.
   Data& data() { return *data_; }              // Internal.
 
