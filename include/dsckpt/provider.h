@@ -173,9 +173,9 @@ class Description {
   /// Returns the first error, or OK.
   const Status& status() const;
 
-  struct Data;  // Internal; state/description.h.
-  const Data& data() const { return *data_; }
-  Data& data() { return *data_; }
+  struct Data;                                 // Internal; state/description.h.
+  const Data& data() const { return *data_; }  // Internal.
+  Data& data() { return *data_; }              // Internal.
 
  private:
   std::unique_ptr<Data> data_;

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LITERAL = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'')
+BLOCK_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 OPEN, CLOSE = "([{", ")]}"
 ITERATOR = {"iterator_category", "value_type", "difference_type", "pointer", "reference"}
 
@@ -33,7 +34,7 @@ class Header:
     def __init__(self, path: Path) -> None:
         self.text = path.read_text()
         self.path = path
-        self.at = 0
+        self.at = self.begin = 0
         self.scopes = [Scope("namespace")]
         self.documented = self.internal = False
         self.missing: list[tuple[int, str]] = []
@@ -51,6 +52,8 @@ class Header:
             if space.group().count("\n") > 1:
                 self.documented = self.internal = False
             self.at += space.end()
+        elif block := BLOCK_COMMENT.match(rest):
+            self.at += block.end()
         elif rest.startswith("//"):
             line = rest.split("\n", 1)[0]
             self.documented |= line.startswith("///") and not line.startswith("///<")
@@ -69,6 +72,7 @@ class Header:
             self.declaration()
 
     def directive(self, text: str) -> None:
+        self.begin = self.at
         macro = re.match(r"#\s*define\s+(\w+)", text)
         if macro and not macro[1].endswith("_") and not macro[1].endswith("_INNER"):
             self.ask(macro[1])
@@ -78,17 +82,18 @@ class Header:
 
     def close(self) -> None:
         self.scopes.pop()
-        end = re.match(r"\}\s*\w*\s*;|\}", self.text[self.at :])
+        end = re.match(r"\}[ \t]*\w*[ \t]*;|\}", self.text[self.at :])
         self.at += end.end()
         self.documented = self.internal = False
 
     def declaration(self) -> None:
         """Reads to the end of a declaration, or into the scope that it opens."""
-        start, head = self.at, ""
-        while True:
+        start = self.begin = self.at
+        head = ""
+        while self.at < len(self.text):
             rest = self.text[self.at :]
-            if literal := LITERAL.match(rest):
-                self.at += literal.end()
+            if skipped := LITERAL.match(rest) or BLOCK_COMMENT.match(rest):
+                self.at += skipped.end()
                 continue
             c = self.text[self.at]
             if c == ";" or (c in ",}" and self.scopes[-1].kind == "enum"):
@@ -121,7 +126,7 @@ class Header:
         depth = 0
         while True:
             rest = self.text[self.at :]
-            skipped = LITERAL.match(rest) or re.match(r"//[^\n]*", rest)
+            skipped = LITERAL.match(rest) or BLOCK_COMMENT.match(rest) or re.match(r"//[^\n]*", rest)
             if skipped:
                 self.at += skipped.end()
                 continue
@@ -160,24 +165,27 @@ class Header:
         if specialized or forward or scope.kind == "enum" or re.match(r"(friend|static_assert)\b", bare):
             return
         before, scope.before = scope.before, ""
-        function = re.match(r"([^=(]*?)(operator\s*\S+?|~?[\w:]+)\s*\(", bare)
+        if pointer := re.search(r"\(\*(\w+)\)", bare):
+            self.ask(pointer[1])
+            return
+        function = re.match(r"([^=(]*?)(operator\s*\S+?|~?[\w:]+)\s*\(", without_arguments(bare))
         if function and not bare.startswith("using "):
             name = function[2]
-            scope.before = name
+            scope.before = name if self.documented or name == before else ""
             own = name == scope.name.split(":")[-1]
             copies = own and re.search(r"\(\s*\)|\((const )?" + name + r"\s*&&?\s*\w*\)", bare)
             trivial = name.startswith(("operator", "~")) or "::" in name or copies or bare.endswith("= delete")
             if not trivial and name != before:
                 self.ask(name)
             return
-        names = re.findall(r"(\w+)(?:\[\w+\])?\s*(?:=|\{|,|$)", re.sub(r"<[^<>]*(?:<[^<>]*>[^<>]*)*>", "", bare))
+        names = re.findall(r"(\w+)(?:\[\w+\])?\s*(?:=|\{|,|$)", without_arguments(bare))
         name = names[0] if names else bare
         if name not in ITERATOR and not (name in ("size", "reserved") and self.path.name == "c.h"):
             self.ask(name)
 
     def ask(self, name: str) -> None:
         if not self.documented and not self.internal and not self.hidden():
-            self.missing.append((self.line(self.at), "::".join([*self.within(), name])))
+            self.missing.append((self.line(self.begin), "::".join([*self.within(), name])))
 
     def hidden(self) -> bool:
         return any(scope.kind == "hidden" or not scope.public for scope in self.scopes)
@@ -187,6 +195,13 @@ class Header:
 
     def line(self, at: int) -> int:
         return self.text.count("\n", 0, at) + 1
+
+
+def without_arguments(code: str) -> str:
+    """The code without the arguments of templates."""
+    while (shorter := re.sub(r"(?<!operator)<[^<>=]*>", "", code)) != code:
+        code = shorter
+    return code
 
 
 def strip_template(head: str) -> str:
