@@ -12,6 +12,7 @@
 #include "dsckpt/verify.h"
 #include "dsckpt/version.h"
 #include "python/src/bind.h"
+#include "python/src/exit_status.h"
 #include "python/src/hold.h"
 #include "python/src/status.h"
 #include "python/src/text.h"
@@ -73,6 +74,7 @@ NB_MODULE(_native, module) {
   module.def("verify", &py::VerifyFile, "path"_a, nb::kw_only(), "decode"_a = false,
              "threads"_a = 0, "progress"_a = nb::none());
   module.def("stop_callbacks", &py::StopCallbacks);
+  module.def("fail_at_exit", &py::FailAtExit);
   py::BindWalker(module);
   py::BindEngine(module);
   py::BindCheckpointWriter(module);
