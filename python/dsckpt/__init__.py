@@ -1,9 +1,10 @@
 """Checkpoints that do not stop training: save and load the state of a training job.
 
-`save` and `load` are the short way; `AsyncWriter` saves behind the computation; `open` looks into a
-file without loading it; `Run` and `Checkpoint` are for jobs of many ranks. `dsckpt.random` has the
-state of random generators and data loaders, `dsckpt.convert` the conversions; `dsckpt.dcp` (for
-torch.distributed.checkpoint) and `dsckpt.deepspeed` are imported by name.
+`save` and `load` are the short way; `AsyncWriter` saves behind the computation, and gives a
+`SaveHandle`; `open` looks into a file without loading it; `Run` and `Checkpoint` are for jobs of
+many ranks. `dsckpt.random` has the state of random generators and data loaders, `dsckpt.convert`
+the conversions; `dsckpt.dcp` (for torch.distributed.checkpoint) and `dsckpt.deepspeed` are imported
+by name.
 """
 
 from . import convert as convert
@@ -13,11 +14,13 @@ from .capture import ModifiedTooEarly
 from .checkpoint import Checkpoint
 from .errors import DsckptError, PickledWarning, PickleRefused
 from .files import File, LazyTensor, open
+from .handle import SaveCancelled, SaveHandle
 from .loading import load, load_into
 from .own import rank_own
 from .run import Run, RunEntry
+from .saving import save, save_safetensors
 from .tools import Problem, Report, inspect, merge, verify
-from .writer import AsyncWriter, SaveHandle, save
+from .writer import AsyncWriter
 
 __all__ = [
     "AsyncWriter",
@@ -32,6 +35,7 @@ __all__ = [
     "Report",
     "Run",
     "RunEntry",
+    "SaveCancelled",
     "SaveHandle",
     "__version__",
     "device_support",
@@ -42,6 +46,7 @@ __all__ = [
     "open",
     "rank_own",
     "save",
+    "save_safetensors",
     "verify",
 ]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from .. import models
+from ..saving import save
 from ..torch_saved import load
-from ..writer import save
 
 
 def from_torch(source: str, target: Path, allow_pickle: bool, allow: Iterable[type | str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dsckpt.errors import PickleRefused
-from dsckpt.writer import save_safetensors
+from dsckpt.saving import save_safetensors
 
 from .config import KEY
 from .pickle_allowlist import resolve

@@ -1,6 +1,6 @@
-"""The name that `dsckpt.dcp` had before version 0.2; deprecated, it goes with version 1.
+"""The old name of `dsckpt.dcp`, deprecated: new programs import that.
 
-All its modules are those of `dsckpt.dcp`, so that what was pickled or imported by the old names is
+Its modules are those of `dsckpt.dcp`, so that what was pickled or imported by the old names is
 found.
 """
 
