@@ -77,7 +77,7 @@ std::string UnknownCommand(const std::string& word, const std::vector<Command>& 
     distance = found;
     nearest = command.line.name();
   }
-  return "there is no command '" + Printable(word) + "'" +
+  return "there is no command '" + TerminalName(word) + "'" +
          (nearest.empty() ? "" : ": did you mean " + nearest + "?") + " (see dsckpt --help)";
 }
 

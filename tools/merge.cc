@@ -132,7 +132,7 @@ void NoteLeftOut(Console& console, const MergeOptions& options, const MergeRepor
   if (!safetensors) {
     for (const std::string& name : report.conflicting_attributes) {
       console.Note(Format("the shards differ in the attribute '{}': the first one's is kept",
-                          Printable(name)));
+                          TerminalName(name)));
     }
   }
   if (report.became_infinite != 0) {

@@ -1,7 +1,8 @@
 #ifndef DSCKPT_DSCKPT_H_
 #define DSCKPT_DSCKPT_H_
 
-/// Everything of dsckpt's C++ API.
+// The whole C++ API of dsckpt. Only dsckpt/torch.h and dsckpt/mpi.h are apart: they need the
+// headers of PyTorch and of MPI.
 
 #include "dsckpt/checkpoint.h"         // IWYU pragma: export
 #include "dsckpt/checkpoint_writer.h"  // IWYU pragma: export

@@ -4,15 +4,17 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
+#include "dsckpt/export.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
-/// Element types. The numbers are stored in files (spec/format.md, "Registry: dtypes") and never
-/// change meaning. A file may hold a code that is not listed here: its items are listed and
-/// verified, but not interpreted.
+/// The element type of a tensor. The numbers are stored in files (spec/format.md, "Dtypes") and
+/// never change their meaning. A file may hold a number that is not listed here, from a later
+/// release: such a tensor is listed and verified, but it is not interpreted.
 enum class DType : uint16_t {
   kBool = 1,
   kU8 = 2,
@@ -27,56 +29,87 @@ enum class DType : uint16_t {
   kBF16 = 11,
   kF32 = 12,
   kF64 = 13,
-  kC64 = 14,     ///< two F32: real, imaginary
-  kC128 = 15,    ///< two F64; not a safetensors dtype
-  kF8E4M3 = 16,  ///< OCP E4M3 ("fn")
-  kF8E5M2 = 17,  ///< OCP E5M2
-  kF8E8M0 = 18,  ///< OCP MX scale
+  /// Two kF32: the real part, then the imaginary part.
+  kC64 = 14,
+  /// Two kF64. safetensors has no such dtype, so the JSON header does not list these tensors.
+  kC128 = 15,
+  /// E4M3 of the OCP 8-bit floating point specification; other programs call it "fn".
+  kF8E4M3 = 16,
+  /// E5M2 of the same specification.
+  kF8E5M2 = 17,
+  /// The scale type E8M0 of the OCP microscaling (MX) specification.
+  kF8E8M0 = 18,
   kF8E4M3FNUZ = 19,
   kF8E5M2FNUZ = 20,
-  kF6E2M3 = 21,  ///< 4 elements in 3 bytes
+  /// MX E2M3: four elements are packed into three bytes.
+  kF6E2M3 = 21,
+  /// MX E3M2: four elements are packed into three bytes.
   kF6E3M2 = 22,
-  kF4 = 23,  ///< OCP E2M1, 2 elements in a byte
-  kI4 = 24,  ///< 2 elements in a byte; not a safetensors dtype
-  kU4 = 25,  ///< 2 elements in a byte; not a safetensors dtype
+  /// MX E2M1: two elements are packed into one byte.
+  kF4 = 23,
+  /// Two signed elements are packed into one byte. safetensors has no such dtype.
+  kI4 = 24,
+  /// Two unsigned elements are packed into one byte. safetensors has no such dtype.
+  kU4 = 25,
 };
 
+/// Short spellings of the usual dtypes: `dsckpt::kF32` is `dsckpt::DType::kF32`.
 inline constexpr DType kBool = DType::kBool, kU8 = DType::kU8, kI8 = DType::kI8, kU16 = DType::kU16,
                        kI16 = DType::kI16, kU32 = DType::kU32, kI32 = DType::kI32,
                        kU64 = DType::kU64, kI64 = DType::kI64, kF16 = DType::kF16,
                        kBF16 = DType::kBF16, kF32 = DType::kF32, kF64 = DType::kF64,
                        kC64 = DType::kC64, kC128 = DType::kC128;
 
-/// What the format knows of a dtype. Elements come in blocks: `block_elements` of them take
-/// `block_bytes`. Sub-byte types (F4: 2 in 1 byte) and block-quantized ones fit the same
-/// description.
+/// What the format knows about a dtype (spec/format.md, "Dtype descriptors"). Elements are stored
+/// in blocks: `block_elements` of them take `block_bytes`. So packed dtypes (kF4: two elements in
+/// one byte) and block-quantized ones fit the same description.
 struct DTypeInfo {
+  /// The number that files hold.
   DType code;
-  uint16_t bits;            ///< Nominal bits an element.
-  uint32_t block_elements;  ///< A tensor's element count is a multiple of this.
+  /// The nominal size of one element, in bits.
+  uint16_t bits;
+  /// How many elements one block holds. The element count of a tensor is a multiple of it.
+  uint32_t block_elements;
+  /// The size of one block, in bytes.
   uint32_t block_bytes;
-  std::string_view
-      name;  ///< safetensors spelling, e.g. "BF16", "F8_E4M3"; "unknown" for an unregistered code.
-  bool listable;  ///< safetensors 0.8.0 knows it, so the JSON header lists raw tensors of it.
-  bool floating;  ///< Byte-plane encoding applies.
+  /// The spelling of safetensors, such as "BF16" or "F8_E4M3"; "unknown" for a number that is not
+  /// registered. The text is static.
+  std::string_view name;
+  /// Whether safetensors 0.8.0 knows the dtype. Then the JSON header lists raw tensors of it, and
+  /// other programs can read them.
+  bool listable;
+  /// Whether the elements are floating-point numbers, to which Encoding::kBytePlaneZstd applies.
+  bool floating;
 };
 
-/// The registered description, or nothing for a code that this release does not know.
+/// Finds the registered description of a number. Returns nothing for a number that this release
+/// does not know.
 std::optional<DTypeInfo> FindDType(DType code);
-/// By safetensors spelling, case-sensitive: "F32".
+/// Finds a dtype by its safetensors spelling, such as "F32". Upper and lower case are different.
 std::optional<DTypeInfo> FindDType(std::string_view name);
-/// All registered dtypes, in code order.
+/// Returns all registered dtypes in the order of their numbers. The array is static.
 std::span<const DTypeInfo> AllDTypes();
 
-/// Elements in `shape`; kInvalidArgument on a negative dimension or when the product leaves 63
-/// bits. A dimension of zero makes it 0 whatever the others are, unless the others alone overflow:
-/// that is refused too, because readers multiply in different orders.
+/// Returns the text of a dtype for a message: its safetensors spelling, or "unknown(999)" for a
+/// number that is not registered.
+std::string DTypeText(DType code);
+/// Returns the text of a shape for a message, such as "[2, 3]".
+std::string ShapeText(std::span<const int64_t> shape);
+
+/// Returns the number of elements of a tensor of this shape; an empty shape is a scalar and has
+/// one.
+///
+/// Errors: kInvalidArgument when a dimension is negative, or when the product does not fit into 63
+/// bits. A dimension of zero makes the count 0, but the other dimensions must not overflow even
+/// then: readers may multiply them in another order.
 Result<uint64_t> ElementCount(std::span<const int64_t> shape);
-/// Bytes that `shape` takes at `dtype`; kInvalidArgument as above, or when the count is no whole
-/// number of blocks.
+/// Returns how many bytes a tensor of this dtype and shape takes when it is stored raw.
+///
+/// Errors: kInvalidArgument as for ElementCount(), and when the elements do not fill whole blocks.
 Result<uint64_t> TensorBytes(const DTypeInfo& dtype, std::span<const int64_t> shape);
 
-/// DType of a C++ element type, for typed views: float, double, bool and the fixed-width integers.
+/// The DType of a C++ element type: bool, float, double and the fixed-width integers. It is
+/// DType{0}, which no file holds, for every other type.
 template <typename T>
 inline constexpr DType kDTypeOf = DType{0};
 template <>

@@ -3,22 +3,31 @@
 
 #include <cstdint>
 
-namespace dsckpt {
+#include "dsckpt/export.h"
 
-/// How an item's bytes are stored (spec/format.md, "Encodings"). Stored in files; never renumbered.
+namespace DSCKPT_EXPORT dsckpt {
+
+/// How the bytes of a tensor or an object are stored (spec/format.md, "Chunks and encodings"). The
+/// numbers are stored in files and never change their meaning.
 enum class Encoding : uint8_t {
+  /// The bytes are stored as they are. Only raw tensors can be mapped, and read by other programs.
   kRaw = 0,
-  kZstd = 1,  ///< One zstd frame a chunk.
-  kBytePlaneZstd =
-      2,  ///< Bytes of equal significance gathered into planes, then zstd. Floating point only.
+  /// Every chunk of 4 MiB is one zstd frame.
+  kZstd = 1,
+  /// For floating-point tensors: in each chunk, the bytes of equal significance are gathered into
+  /// planes, which compress better, and the planes are one zstd frame.
+  kBytePlaneZstd = 2,
 };
 
-/// "raw", "zstd", "byteplane-zstd", or "unknown".
+/// Returns "raw", "zstd", "byteplane-zstd", or "unknown" for another number. The text is static.
 const char* EncodingName(Encoding encoding);
 
-/// XXH3-128 of a chunk of raw bytes, or a digest of a whole item; low and high half.
+/// An XXH3-128 value: the sum of one chunk of raw bytes, or the digest of a whole item
+/// (spec/format.md, "Checksums and digests"). It finds damage; it does not resist forgery.
 struct Hash128 {
+  /// The less significant 64 bits.
   uint64_t low = 0;
+  /// The more significant 64 bits.
   uint64_t high = 0;
   friend bool operator==(const Hash128&, const Hash128&) = default;
 };

@@ -13,17 +13,19 @@
 #include <string_view>
 #include <utility>
 
+#include "dsckpt/export.h"
 #include "dsckpt/file.h"
 #include "dsckpt/state.h"
 
-// Tensors of libtorch as sources and targets. Header only: the library itself knows nothing of
-// PyTorch, and this header is for programs that have its headers. dsckpt.h does not include it.
+// Tensors of libtorch as sources and targets. Everything is in this header: the library itself
+// knows nothing of PyTorch. It is for programs that have PyTorch's headers; dsckpt.h does not
+// include it.
 //
 //   dsckpt::State state;
 //   DSCKPT_RETURN_IF_ERROR(dsckpt::AddModule(state, "model", *model));
 //   DSCKPT_RETURN_IF_ERROR(dsckpt::AddTensor(state, "adam/m", m));
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 namespace torch_internal {
 
@@ -64,7 +66,8 @@ inline std::string Escaped(std::string_view segment) {
 
 }  // namespace torch_internal
 
-/// The stored dtype of a torch dtype; nothing where the format has none (quantized, bits).
+/// Returns the dtype by which elements of a torch dtype are stored. Returns nothing for those that
+/// the format lacks (quantized dtypes, bits).
 inline std::optional<DType> DTypeOf(at::ScalarType type) {
   for (const auto& [scalar, dtype] : torch_internal::kScalarTypes) {
     if (scalar == type) return dtype;
@@ -72,7 +75,7 @@ inline std::optional<DType> DTypeOf(at::ScalarType type) {
   return std::nullopt;
 }
 
-/// The torch dtype of a stored dtype; nothing where torch has none (packed dtypes).
+/// Returns the torch dtype of a stored dtype. Returns nothing where torch has none (packed dtypes).
 inline std::optional<at::ScalarType> ScalarTypeOf(DType type) {
   for (const auto& [scalar, dtype] : torch_internal::kScalarTypes) {
     if (dtype == type) return scalar;
@@ -102,21 +105,25 @@ inline Status torch_internal::Check(std::string_view name, const at::Tensor& ten
   return {};
 }
 
-/// How AddTensor() treats one tensor; the defaults fit parameters and optimizer state.
+/// How AddTensor() treats one tensor. The defaults fit parameters and optimizer state.
 struct TorchOptions {
+  /// When the engine may read the memory.
   Capture capture = Capture::kUntilFence;
+  /// How the elements are stored.
   Encoding encoding = Encoding::kRaw;
-  /// The stream that writes a CUDA tensor, c10::cuda::getCurrentCUDAStream(): null is the default
-  /// stream. See TensorSource::stream.
+  /// For CUDA tensors: the stream that writes the tensor, such as
+  /// c10::cuda::getCurrentCUDAStream(). Null is the default stream. See TensorSource::stream.
   Stream stream = nullptr;
-  /// See TensorSource::pieces; copied.
+  /// The parts of logical tensors that the tensor holds; copied. See TensorSource::pieces.
   std::span<const Piece> pieces = {};
 };
 
-/// Registers a tensor to be saved and restored: strided on the CPU, contiguous on a CUDA device.
-/// `state` shares its memory, which stays the registered one although `tensor` may get another
-/// later (set_data, resize_): register again then. `name` is a path, as for State::AddTensor().
-/// kInvalidArgument: undefined; kUnsupported: sparse, quantized, another device, ...
+/// Registers a tensor to be saved and restored. It is strided on the CPU, or contiguous on a CUDA
+/// device. `name` is a path, as for State::AddTensor(). `state` holds a reference to the tensor's
+/// storage. Where `tensor` gets other memory later (set_data, resize_), the old memory stays the
+/// registered one: make a new State then.
+/// Errors: kInvalidArgument for an undefined tensor; kUnsupported for a sparse or quantized one, or
+/// one on another kind of device.
 inline Status AddTensor(State& state, std::string_view name, const at::Tensor& tensor,
                         const TorchOptions& options = {}) {
   DSCKPT_RETURN_IF_ERROR(torch_internal::Check(name, tensor));
@@ -142,8 +149,10 @@ inline Status AddTensor(State& state, std::string_view name, const at::Tensor& t
   return {};
 }
 
-/// Registers the parameters (as `options` say) and the buffers (captured at save: forward passes
-/// change them) of a torch::nn::Module, as "PREFIX/NAME".
+/// Registers the parameters and the buffers of a torch::nn::Module as "PREFIX/NAME". Parameters are
+/// treated as `options` say. Buffers are captured inside Save(), because forward passes change
+/// them.
+/// Errors: those of AddTensor().
 template <typename Module>
 Status AddModule(State& state, std::string_view prefix, const Module& module,
                  const TorchOptions& options = {}) {
@@ -161,9 +170,9 @@ Status AddModule(State& state, std::string_view prefix, const Module& module,
   return {};
 }
 
-/// A stored tensor as a CPU tensor: the mapped file itself where that can be, without a copy. It
-/// must not be written to: clone() it first. It keeps the file open. Errors as File::View();
-/// kUnsupported where torch has no such dtype.
+/// Returns a stored tensor as a CPU tensor: the mapped file itself where that can be, without a
+/// copy. It must not be written to: clone() it first. It keeps the file open.
+/// Errors: those of File::View(); kUnsupported where torch has no such dtype.
 inline Result<at::Tensor> ViewTensor(const File& file, std::string_view name) {
   DSCKPT_ASSIGN_OR_RETURN(Tensor found, file.View(name));
   const auto type = ScalarTypeOf(found.info().dtype.code);
@@ -180,9 +189,10 @@ inline Result<at::Tensor> ViewTensor(const File& file, std::string_view name) {
       data, sizes, [owner](void*) {}, at::TensorOptions(*type));
 }
 
-/// Reads a stored tensor into `tensor`, of the same dtype and shape: strided on the CPU, contiguous
-/// on a CUDA device, where it is written behind what `stream` holds. Checksums are checked. Counts
-/// as an in-place change for autograd. kMismatch; errors as File::Load().
+/// Reads a stored tensor into `tensor`, which has the same dtype and shape. It is strided on the
+/// CPU, or contiguous on a CUDA device, where it is written after the work that `stream` holds.
+/// Checksums are checked. For autograd it counts as a change in place.
+/// Errors: kMismatch when dtype or shape differ; those of File::Load().
 inline Status LoadTensor(const File& file, std::string_view name, const at::Tensor& tensor,
                          Stream stream = nullptr) {
   DSCKPT_RETURN_IF_ERROR(torch_internal::Check(name, tensor));

@@ -12,45 +12,63 @@
 #include <variant>
 #include <vector>
 
+#include "dsckpt/export.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 // GCC takes a scoped enumerator for a shadow of the constant dsckpt::kBool.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
-/// Kinds of state-tree nodes (spec/format.md, "State tree"). Stored in files; never renumbered.
+/// The kind of a node of the state tree (spec/format.md, "State tree"). The numbers are stored in
+/// files and never change their meaning.
 enum class NodeKind : uint8_t {
   kNull = 0,
   kBool = 1,
-  kInt = 2,      ///< fits int64
-  kBigInt = 3,   ///< any size
-  kFloat = 4,    ///< IEEE double, bits kept (NaN payloads too)
-  kComplex = 5,  ///< two doubles
-  kString = 6,   ///< UTF-8
+  /// An integer that fits int64_t.
+  kInt = 2,
+  /// An integer of any size.
+  kBigInt = 3,
+  /// An IEEE double. Its bits are kept, those of NaN payloads too.
+  kFloat = 4,
+  /// Two doubles: the real part and the imaginary part.
+  kComplex = 5,
+  /// Text in UTF-8.
+  kString = 6,
+  /// Bytes that are no text.
   kBytes = 7,
-  kDict = 8,  ///< ordered; keys are strings or ints, unique
+  /// A dict whose keys are strings or integers, each once. Its order is kept.
+  kDict = 8,
   kList = 9,
   kTuple = 10,
-  kTensor = 11,  ///< names a tensor of the shard
-  kAlias = 12,   ///< names an alias of the shard
-  kObject = 13,  ///< names an object of the shard
+  /// The node names a tensor of the shard.
+  kTensor = 11,
+  /// The node names an alias of the shard: a second name of a tensor.
+  kAlias = 12,
+  /// The node names an object of the shard.
+  kObject = 13,
 };
 #pragma GCC diagnostic pop
 
-/// How a node is reached from its parent: a string or int key in a dict, nothing in a list, a tuple
-/// or at the root. Borrows the text.
+/// How a node is reached from its parent: by a string or an integer in a dict, by nothing in a
+/// list, in a tuple and at the root. A Key borrows its text and does not copy it.
 class Key {
  public:
+  /// What a key is.
   enum class Kind : uint8_t { kNone = 0, kString = 1, kInt = 2 };
+  /// The key of an element of a list or a tuple.
   Key() = default;
+  /// The key of an entry of a dict. These constructors convert implicitly, by intent.
   Key(std::string_view text) : kind_(Kind::kString), text_(text) {}  // NOLINT: implicit by design
   Key(const char* text) : Key(std::string_view(text)) {}             // NOLINT
   Key(const std::string& text) : Key(std::string_view(text)) {}      // NOLINT
   Key(int64_t integer) : kind_(Kind::kInt), integer_(integer) {}     // NOLINT
   Key(int integer) : Key(int64_t{integer}) {}                        // NOLINT
+  /// Returns what the key is.
   Kind kind() const { return kind_; }
+  /// Returns the text of a Kind::kString; otherwise it is empty.
   std::string_view text() const { return text_; }
+  /// Returns the number of a Kind::kInt; otherwise it is 0.
   int64_t integer() const { return integer_; }
   friend bool operator==(const Key&, const Key&) = default;
 
@@ -60,56 +78,66 @@ class Key {
   std::string_view text_;
 };
 
-/// Appends what stands for `key` in a name (spec/format.md, "Names"): of a list, Key(position).
-/// Segments are joined by '/'.
+/// Appends to `name` the segment that stands for `key` in an item's name (spec/format.md, "Names").
+/// An element of a list is given as Key(position). The caller puts '/' between segments.
 void AppendNameSegment(std::string& name, const Key& key);
-/// The key that one segment of a name stands for; `storage` holds the text of a string, which the
-/// key points to. kInvalidArgument: no key leads to such a segment.
+/// Parses one segment of an item's name and returns the key that it stands for. The text of a
+/// string key is put into `storage`, and the key points to it.
+/// Errors: kInvalidArgument when no key leads to such a segment.
 Result<Key> ParseNameSegment(std::string_view segment, std::string& storage);
 
-/// An integer of any size: sign and little-endian magnitude without leading zero bytes (zero:
-/// empty, not negative).
+/// An integer of any size.
 struct BigInt {
+  /// Whether the integer is less than zero.
   bool negative = false;
+  /// The absolute value as little-endian bytes without leading zeros. Zero has no bytes and is not
+  /// negative.
   std::vector<uint8_t> magnitude;
   friend bool operator==(const BigInt&, const BigInt&) = default;
 };
 
-/// A leaf of the tree that is no tensor or object. Comparing two values compares floats by ==, so
-/// NaN != NaN.
+/// The value of a leaf of the tree that is no tensor or object. Two values are compared with the ==
+/// of their types, so NaN is not equal to NaN.
 using Value = std::variant<std::monostate, bool, int64_t, BigInt, double, std::complex<double>,
                            std::string, std::vector<std::byte>>;
 
 struct TreeData;  // The index columns behind a tree; internal.
 
-/// A node of the state tree or of the attributes of an open file. A small value (pointer and
-/// position); valid while any File, Tensor or Node of that file lives. Thread-safe: all methods are
-/// const and touch only private memory.
+/// A node of the state tree, or of the attributes, of an open file. It is a small value (a pointer
+/// and a position) that keeps what it refers to alive, also when the File is gone. Thread-safe: all
+/// methods are const and read only private memory; no method does I/O.
 class Node {
  public:
+  /// Returns what the node is.
   NodeKind kind() const;
-  /// Key under the parent. Its text borrows from the file.
+  /// Returns the key under the parent. Its text is valid as long as a Node of this file lives.
   Key key() const;
-  /// A finer type that the producer recorded ("py.set", "torch.Size"), or empty. Readers may ignore
-  /// it.
+  /// Returns the finer type that the producer recorded, such as "py.set" or "torch.Size", or an
+  /// empty text (spec/format.md, "Tags"). Readers may ignore it.
   std::string_view tag() const;
+  /// Returns whether the node is a dict, a list or a tuple.
   bool is_container() const;
-  /// Direct children; 0 for leaves.
+  /// Returns the number of direct children; it is 0 for a leaf.
   uint32_t size() const;
-  /// The leaf's value. For containers, tensors, aliases and objects: std::monostate.
+  /// Returns the value of a leaf. It is std::monostate for containers, tensors, aliases and
+  /// objects.
   Value value() const;
-  /// Ordinal of the tensor, alias or object named here. REQUIRES: kind() is one of those three.
+  /// Returns the ordinal of the tensor, alias or object that the node names: its position among the
+  /// items of its kind, in name order. REQUIRES: kind() is kTensor, kAlias or kObject.
   uint32_t ordinal() const;
-  /// The item's full name. REQUIRES: as above.
+  /// Returns the full name of the item that the node names. REQUIRES: as for ordinal().
   std::string_view item_name() const;
-  /// The child under `key`, by a scan of the children.
+  /// Returns the child under `key`, or nothing. The time is linear in size().
   std::optional<Node> Find(const Key& key) const;
 
   class Iterator;
-  /// Children in stored order. Each step skips the child's subtree in constant time.
+  /// Returns the first of the children, which stand in stored order. Each step of the iterator
+  /// skips the child's subtree in constant time.
   Iterator begin() const;
+  /// Returns the end of the children.
   Iterator end() const;
 
+  // Internal: nodes come from File::tree() and File::attributes().
   Node(std::shared_ptr<const TreeData> tree, uint32_t index)
       : tree_(std::move(tree)), index_(index) {}
 
@@ -119,6 +147,7 @@ class Node {
   uint32_t index_ = 0;
 };
 
+/// An input iterator over the children of a Node. It keeps the node's tree alive.
 class Node::Iterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -126,6 +155,7 @@ class Node::Iterator {
   using difference_type = std::ptrdiff_t;
   using pointer = const Node*;
   using reference = const Node&;
+  // Internal: iterators come from Node::begin() and Node::end().
   explicit Iterator(Node node) : node_(std::move(node)) {}
   const Node& operator*() const { return node_; }
   const Node* operator->() const { return &node_; }

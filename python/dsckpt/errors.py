@@ -47,6 +47,7 @@ class PickleRefused(DsckptError):
     what to pass to allow them. Nothing that is not allowed has been imported or called.
 
     Attributes:
+        path: The file, or None.
         classes: The "module.QualName" strings that `allow` lacks.
         never: What they name besides that `allow` never loads, because it can run any code.
     """

@@ -136,7 +136,7 @@ def test_safetensors_both_ways_in_any_number_of_files(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_dcp_writer(tmp_path: Path) -> None:
-    from dsckpt.torch import DcpWriter
+    from dsckpt.dcp import DcpWriter
 
     pool = dsckpt.AsyncWriter(pool_bytes=8 << 20)
     state = {"model": {"w": torch.arange(4.0)}, "step": 3}

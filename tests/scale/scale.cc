@@ -1,6 +1,7 @@
-// Measures what grows with the number of ranks and pieces, on metadata alone (docs/scaling.md):
-//   dsckpt_scale ranks 16384 [DIR]      manifest of N ranks: reports, merge, written, opened,
-//   listed dsckpt_scale pieces 1024 [DIR]      N tensors in N shards each: `dsckpt merge --dry-run`
+// Measures what grows with the number of ranks and pieces, on metadata alone
+// (docs/explanation/scaling.md):
+//   dsckpt_scale ranks 16384 [DIR]   a manifest of N ranks: reports, merge, write, open, list
+//   dsckpt_scale pieces 1024 [DIR]   N tensors in N shards each: `dsckpt merge --dry-run`
 // Prints one line of seconds a step. Exits with 1 when an answer is wrong.
 
 #include <sys/resource.h>

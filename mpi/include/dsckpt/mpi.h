@@ -8,15 +8,18 @@
 #include <memory>
 
 #include "dsckpt/coordinator.h"
+#include "dsckpt/export.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
-/// Coordinates through MPI, on a duplicate of `communicator` that it owns. Collective: all ranks
-/// call it, and all drop the result before MPI_Finalize. Uses point-to-point messages only, so that
-/// a rank that fails makes the others time out, not hang, as far as the MPI library goes on after a
-/// failure (most end the job by default). kFailedPrecondition: MPI is not initialized with
-/// MPI_THREAD_MULTIPLE, which checkpoints that commit behind the training loop need.
+/// Joins a group that talks through MPI, on a duplicate of `communicator` that the coordinator owns
+/// (spec/commit.md, "MPI"). The call is collective: all ranks make it, and all drop the result
+/// before MPI_Finalize. Afterwards only point-to-point messages are used, so that a rank that fails
+/// makes the others time out and not hang, as far as the MPI library goes on after a failure (most
+/// end the job by default).
+/// Errors: kFailedPrecondition when MPI is not initialized with MPI_THREAD_MULTIPLE, which
+/// checkpoints that are committed in the background need.
 Result<std::shared_ptr<Coordinator>> JoinMpi(MPI_Comm communicator);
 
 }  // namespace dsckpt

@@ -1,4 +1,4 @@
-"""dsckpt as DeepSpeed's checkpoint engine. See docs/deepspeed.md.
+"""dsckpt as DeepSpeed's checkpoint engine. See docs/how-to/deepspeed.md.
 
 DeepSpeed itself is imported when an engine is made, not here.
 """

@@ -13,10 +13,11 @@ from typing import Any
 from dsckpt import loading
 
 from . import config, consolidate, file_calls, layout, torch_files
-from .allow import ALLOWED
+from .patches import apply_all
+from .pending_save import Request
+from .pickle_allowlist import ALLOWED
 from .service import service
 from .tags import Tags
-from .under_way import Request
 
 __all__ = ["CheckpointEngine"]
 
@@ -44,7 +45,7 @@ class CheckpointEngine:
 
     Args:
         deepspeed_config: DeepSpeed's parsed configuration; `datastates_config.config` is what
-            stands under `"datastates_ckpt"` (docs/deepspeed.md lists the keys).
+            stands under `"datastates_ckpt"` (docs/how-to/deepspeed.md lists the keys).
         rank: Rank in the job.
 
     Raises:
@@ -52,14 +53,15 @@ class CheckpointEngine:
         ValueError: The configuration cannot be meant.
     """
 
-    def __init__(self, deepspeed_config: Any, rank: int) -> None:
-        from .patches import apply_all  # It replaces methods with ones that know this class.
+    is_dsckpt = True
+    """By this the patches of DeepSpeed's adapter know the class."""
 
+    def __init__(self, deepspeed_config: Any, rank: int) -> None:
         problems = apply_all()
         if problems:
             raise RuntimeError(
                 f"this version of DeepSpeed does not fit: {'; '.join(problems)}. Use one that "
-                f'docs/deepspeed.md names, or remove "{config.KEY}" to save with torch'
+                f'docs/how-to/deepspeed.md names, or remove "{config.KEY}" to save with torch'
             )
         self.settings = config.parse(deepspeed_config.datastates_config.config)
         self.rank = rank
