@@ -246,7 +246,7 @@ class SaveHandle:
             if self._looked or self._failure is None:
                 self._unseen.forget(self)
 
-    def await_watcher(self) -> None:
+    def _await_watcher(self) -> None:
         """Returns when the thread that waits for the save knows the end, and its callbacks have
         returned, which may look at a failure."""
         if self._process != os.getpid():  # The thread is the parent's.
@@ -256,16 +256,16 @@ class SaveHandle:
         else:
             self._called_back.wait()
 
-    def mark_ended(self) -> None:
+    def _mark_ended(self) -> None:
         """For who has waited for all saves of the writer."""
         self._ended = True
 
     @property
-    def has_failed(self) -> bool:
+    def _has_failed(self) -> bool:
         """Whether a thread has found a failure, at which no callback is looking just now."""
         return self._failure is not None and (self._called_back.is_set() or _is_watching())
 
-    def take_failure(self) -> DsckptError | None:
+    def _take_failure(self) -> DsckptError | None:
         """What a thread has found, if nobody has looked at it; this is looking."""
         failure = self._failure
         if failure is None or self._looked:
@@ -330,9 +330,9 @@ class Unseen:
     def raise_first(self) -> None:
         """Raises the first failure that a thread has found and nobody has looked at, once."""
         for handle in list(self._watched):
-            if not handle.has_failed:
+            if not handle._has_failed:
                 continue
-            failure = handle.take_failure()
+            failure = handle._take_failure()
             self.forget(handle)
             if failure is not None:
                 raise failure
@@ -343,14 +343,14 @@ class Unseen:
             begun, watched = list(self._handles), list(self._watched)
         # First, or the native writer might raise what a callback is about to look at.
         for handle in watched:
-            handle.await_watcher()
+            handle._await_watcher()
         failed: DsckptError | None = None
         try:
             self.native.wait_durable()
         except DsckptError as error:
             failed = error
         for handle in begun:
-            handle.mark_ended()
+            handle._mark_ended()
         if failed is not None:
             raise failed
         self.raise_first()
