@@ -206,6 +206,7 @@ class SaveHandle:
         if self._process != os.getpid():  # The thread, and who held the lock, are the parent's.
             self._process, self._lock, self._future = os.getpid(), threading.Lock(), None
             self._called_back = threading.Event()
+            self._unseen = Unseen(self._unseen.native)
         with self._lock:
             if self._future is not None:
                 return self._future
@@ -236,28 +237,35 @@ class SaveHandle:
             future.set_exception(self._failure)
         except BaseException:  # What a signal handler raised: the next call asks again.
             self._future = None
-            self._unseen.forget(self)
             raise
         else:
             self._ended = True
-            self._unseen.forget(self)
             future.set_result(None)
         finally:
             self._called_back.set()
+            if self._looked or self._failure is None:
+                self._unseen.forget(self)
 
-    def await_watcher(self) -> None:
-        """For a save that has ended: returns when the thread that waits for it knows that, and its
-        callbacks have returned, which may look at a failure."""
-        if getattr(_thread, "watches", False):  # Called by such a callback.
+    def _await_watcher(self) -> None:
+        """Returns when the thread that waits for the save knows the end, and its callbacks have
+        returned, which may look at a failure."""
+        if self._process != os.getpid():  # The thread is the parent's.
+            return
+        if _is_watching():  # Called by such a callback.
             concurrent.futures.wait([self._watched()])
         else:
             self._called_back.wait()
 
-    def mark_ended(self) -> None:
+    def _mark_ended(self) -> None:
         """For who has waited for all saves of the writer."""
         self._ended = True
 
-    def take_failure(self) -> DsckptError | None:
+    @property
+    def _has_failed(self) -> bool:
+        """Whether a thread has found a failure, at which no callback is looking just now."""
+        return self._failure is not None and (self._called_back.is_set() or _is_watching())
+
+    def _take_failure(self) -> DsckptError | None:
         """What a thread has found, if nobody has looked at it; this is looking."""
         failure = self._failure
         if failure is None or self._looked:
@@ -269,12 +277,17 @@ class SaveHandle:
     def _look_at(self, error: DsckptError) -> DsckptError:
         self._failure = self._prepared.tripwire.told() or _cancelled(error)
         self._looked = True
-        self._unseen.forget(self)
+        if self._called_back.is_set():
+            self._unseen.forget(self)
         return self._failure
 
 
 _thread = threading.local()
 """Has `watches` in threads that wait for saves."""
+
+
+def _is_watching() -> bool:
+    return getattr(_thread, "watches", False)
 
 
 def _cancelled(error: DsckptError) -> DsckptError:
@@ -309,7 +322,7 @@ class Unseen:
             self._watched.append(handle)
 
     def forget(self, handle: SaveHandle) -> None:
-        """The save is durable, or somebody has looked at its failure."""
+        """Its callbacks have returned, and it is durable or somebody has looked at its failure."""
         with self._lock:
             if handle in self._watched:
                 self._watched.remove(handle)
@@ -317,24 +330,27 @@ class Unseen:
     def raise_first(self) -> None:
         """Raises the first failure that a thread has found and nobody has looked at, once."""
         for handle in list(self._watched):
-            failure = handle.take_failure()
+            if not handle._has_failed:
+                continue
+            failure = handle._take_failure()
+            self.forget(handle)
             if failure is not None:
-                self.forget(handle)
                 raise failure
 
     def wait_durable(self) -> None:
         """Blocks until all saves have ended; raises the first error nobody has looked at."""
         with self._lock:
             begun, watched = list(self._handles), list(self._watched)
+        # First, or the native writer might raise what a callback is about to look at.
+        for handle in watched:
+            handle._await_watcher()
         failed: DsckptError | None = None
         try:
             self.native.wait_durable()
         except DsckptError as error:
             failed = error
         for handle in begun:
-            handle.mark_ended()
-        for handle in watched:
-            handle.await_watcher()
+            handle._mark_ended()
         if failed is not None:
             raise failed
         self.raise_first()

@@ -29,7 +29,6 @@ def save(
 def save_safetensors(
     tensors: Mapping[str, Any],
     path: str | os.PathLike[str],
-    *,
     metadata: dict[str, str] | None = None,
 ) -> None:
     """Saves tensors as a plain safetensors file, and returns when it is durable.

@@ -216,6 +216,9 @@ def test_a_failure_that_only_a_callback_heard_of_is_raised_once(
     handle.add_done_callback(lambda _: heard.set())
     assert heard.wait(LONG)
     assert handle.done()
+    for thread in threading.enumerate():
+        if thread.name == "dsckpt-watch":
+            thread.join()
     with pytest.raises(dsckpt.DsckptError, match="does not exist"):
         getattr(writer, told_by)()
     writer.fence()

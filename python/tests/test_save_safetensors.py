@@ -27,7 +27,7 @@ def state() -> dict[str, torch.Tensor]:
         "0": torch.zeros(0, 3),
         "": torch.tensor([True, False]),
         "~0tilde~1slash": torch.ones(2, dtype=torch.uint8),
-        "é": torch.ones(2, dtype=torch.float16),
+        "\u00e9": torch.ones(2, dtype=torch.float16),
     }
 
 
