@@ -48,6 +48,7 @@ cpp_id_attributes = c_id_attributes = ["DSCKPT_API"]
 
 # Python: the sources as they are. The compiled part need not be built: its stub says the same.
 autodoc_mock_imports = ["torch", "numpy", "ml_dtypes", "deepspeed", "safetensors"]
+autoclass_content = "both"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
