@@ -11,9 +11,10 @@
 
 #include "dsckpt/dtype.h"
 #include "dsckpt/engine.h"
+#include "dsckpt/export.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// Patterns over whole names: `*` is any text, `?` one character, `[a-z]` and `[!a-z]` one of a
 /// set, `{a,b}` either, and a backslash takes the next character for itself.

@@ -16,7 +16,7 @@ namespace dsckpt::merge {
 
 namespace {
 
-Status Invalid(std::string message) {
+Status InvalidExpression(std::string message) {
   return Status(StatusCode::kInvalidArgument, std::move(message));
 }
 
@@ -120,7 +120,7 @@ std::string Replacement(const std::string& sed) {
 
 Result<Rename> Rename::Parse(const std::string& text) {
   const auto wrong = [&](const std::string& why) {
-    return Invalid("rename takes s/RE/NEW/, not " + QuotedName(text) + ": " + why);
+    return InvalidExpression("rename takes s/RE/NEW/, not " + QuotedName(text) + ": " + why);
   };
   if (text.size() < 2 || text[0] != 's') return wrong("it does not begin with s/");
   std::vector<std::string> parts(1);
@@ -152,8 +152,8 @@ Result<Rename> Rename::Parse(const std::string& text) {
 
 Result<std::string> Rename::Apply(const std::string& name) const {
   const auto wrong = [&](const std::string& why) {
-    return Invalid("rename " + FitWidth(TerminalName(text_), 200) + ": " + QuotedName(name) + ": " +
-                   why);
+    return InvalidExpression("rename " + FitWidth(TerminalName(text_), 200) + ": " +
+                             QuotedName(name) + ": " + why);
   };
   if (name.size() > kMaxNameBytes) {
     return wrong("this name has " + std::to_string(name.size()) +

@@ -16,7 +16,7 @@ namespace {
 
 using Names = std::vector<std::optional<std::string>>;
 
-Status Invalid(std::string message) {
+Status InvalidSelection(std::string message) {
   return Status(StatusCode::kInvalidArgument, std::move(message));
 }
 
@@ -28,9 +28,9 @@ Status CheckPatterns(const char* option, const std::vector<std::string>& pattern
       return MatchesAny({pattern}, name);
     });
     if (!met) {
-      return Invalid(std::string(option) + " " + pattern +
-                     ": no tensor has such a name, which a pattern covers as a whole "
-                     "('dsckpt inspect' lists them)");
+      return InvalidSelection(std::string(option) + " " + pattern +
+                              ": no tensor has such a name, which a pattern covers as a whole "
+                              "('dsckpt inspect' lists them)");
     }
   }
   return {};
@@ -53,7 +53,8 @@ Status Strip(const std::string& prefix, bool paths, Names& names) {
     }
     met = true;
   }
-  return met ? Status() : Invalid("strip-prefix " + prefix + ": no name that is taken begins so");
+  return met ? Status()
+             : InvalidSelection("strip-prefix " + prefix + ": no name that is taken begins so");
 }
 
 Status Replace(const std::string& option, Names& names) {
@@ -65,7 +66,7 @@ Status Replace(const std::string& option, Names& names) {
     met = met || renamed != *name;
     *name = std::move(renamed);
   }
-  return met ? Status() : Invalid("rename " + rename.text() + ": it changes no name");
+  return met ? Status() : InvalidSelection("rename " + rename.text() + ": it changes no name");
 }
 
 Status CheckNames(const std::vector<std::string_view>& before, const Names& after) {
@@ -74,13 +75,13 @@ Status CheckNames(const std::vector<std::string_view>& before, const Names& afte
     if (!after[i]) continue;
     const auto [there, added] = seen.emplace(*after[i], i);
     if (!added) {
-      return Invalid(QuotedName(before[there->second]) + " and " + QuotedName(before[i]) +
-                     " would both be called " + QuotedName(*after[i]));
+      return InvalidSelection(QuotedName(before[there->second]) + " and " + QuotedName(before[i]) +
+                              " would both be called " + QuotedName(*after[i]));
     }
     const bool reserved = *after[i] == "__metadata__" || *after[i] == "__dsckpt__";
     if (reserved || after[i]->size() > kMaxNameBytes) {
-      return Invalid(QuotedName(before[i]) + " would be called " + QuotedName(*after[i]) +
-                     ", which no tensor may be");
+      return InvalidSelection(QuotedName(before[i]) + " would be called " + QuotedName(*after[i]) +
+                              ", which no tensor may be");
     }
   }
   return {};
@@ -99,7 +100,7 @@ Result<Names> SelectNames(const TensorSelection& selection,
     selected[i] = std::string(names[i]);
     any = true;
   }
-  if (!any) return Invalid("filter and exclude leave no tensor");
+  if (!any) return InvalidSelection("filter and exclude leave no tensor");
   DSCKPT_RETURN_IF_ERROR(Strip(selection.strip_prefix, paths, selected));
   for (const std::string& rename : selection.renames) {
     DSCKPT_RETURN_IF_ERROR(Replace(rename, selected));

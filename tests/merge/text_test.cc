@@ -60,11 +60,11 @@ TEST_CASE("paths from the root on") {
 }
 
 TEST_CASE("names that nobody vouches for are made printable") {
-  CHECK(Printable("a\\b") == "a\\\\b");
+  CHECK(TerminalName("a\\b") == "a\\\\b");
   CHECK(SafeText("a\\b") == "a\\b");
-  CHECK(Printable("\x1b[2J\xff") == "\\x1b[2J\\xff");
-  CHECK(Printable("\xe2\x80\xae") == "\\u202e");
-  CHECK(Printable("\xc3\xa9") == "\xc3\xa9");
+  CHECK(TerminalName("\x1b[2J\xff") == "\\x1b[2J\\xff");
+  CHECK(TerminalName("\xe2\x80\xae") == "\\u202e");
+  CHECK(TerminalName("\xc3\xa9") == "\xc3\xa9");
   CHECK(FitWidth("abcdefghij", 7) == "ab...ij");
   CHECK(QuotedName(std::string(300, 'x')) ==
         "'" + std::string(98, 'x') + "..." + std::string(99, 'x') + "'");

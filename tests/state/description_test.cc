@@ -15,8 +15,8 @@ namespace {
 // Stands for memory of any size: descriptions do not read it.
 char memory[8];
 
-TensorSource Source(DType dtype, std::span<const int64_t> shape,
-                    std::span<const int64_t> strides = {}) {
+TensorSource SourceOf(DType dtype, std::span<const int64_t> shape,
+                      std::span<const int64_t> strides = {}) {
   return {.data = memory, .dtype = dtype, .shape = shape, .strides = strides};
 }
 
@@ -30,7 +30,7 @@ Status StatusOf(const std::function<void(Description&)>& describe) {
 
 TEST_CASE("description: names are escaped paths") {
   const int64_t shape[] = {2};
-  const TensorSource source = Source(kF32, shape);
+  const TensorSource source = SourceOf(kF32, shape);
   Description d;
   d.Tensor("plain", source);
   d.Begin(NodeKind::kDict, "a/b");
@@ -72,47 +72,47 @@ TEST_CASE("description: what cannot be meant is refused, with its path") {
   static const int64_t three[] = {3}, least[] = {INT64_MIN};
   static const std::vector<int64_t> rank65(65, 1);
   const std::vector<Case> cases = {
-      {"'x': unknown dtype 99", kInvalid, [](D& d) { d.Tensor("x", Source(DType{99}, two)); }},
-      {"'x': shape [-1]", kInvalid, [](D& d) { d.Tensor("x", Source(kF32, negative)); }},
+      {"'x': unknown dtype 99", kInvalid, [](D& d) { d.Tensor("x", SourceOf(DType{99}, two)); }},
+      {"'x': shape [-1]", kInvalid, [](D& d) { d.Tensor("x", SourceOf(kF32, negative)); }},
       {"'x': shape [4611686018427387904, 4]", kInvalid,
-       [](D& d) { d.Tensor("x", Source(kU8, huge)); }},
-      {"'x': 65 dimensions", kLimit, [](D& d) { d.Tensor("x", Source(kF32, rank65)); }},
+       [](D& d) { d.Tensor("x", SourceOf(kU8, huge)); }},
+      {"'x': 65 dimensions", kLimit, [](D& d) { d.Tensor("x", SourceOf(kF32, rank65)); }},
       {"'x': shape [3]", kInvalid,  // C01: an odd count of 4-bit elements
-       [](D& d) { d.Tensor("x", Source(DType::kF4, three)); }},
+       [](D& d) { d.Tensor("x", SourceOf(DType::kF4, three)); }},
       {"'a/x': the data is null", kInvalid,
        [](D& d) {
          d.Begin(NodeKind::kDict, "a");
          d.Tensor("x", {.data = nullptr, .dtype = kF32, .shape = two});
        }},
       {"'x': 1 strides for 2 dimensions", kInvalid,
-       [](D& d) { d.Tensor("x", Source(kF32, four, two)); }},
+       [](D& d) { d.Tensor("x", SourceOf(kF32, four, two)); }},
       {"'x': tensors of F4 must be contiguous", kInvalid,
-       [](D& d) { d.Tensor("x", Source(DType::kF4, four, transposed)); }},
+       [](D& d) { d.Tensor("x", SourceOf(DType::kF4, four, transposed)); }},
       {"'x': the strides reach beyond", kInvalid,
-       [](D& d) { d.Tensor("x", Source(kF32, four, far_away)); }},
+       [](D& d) { d.Tensor("x", SourceOf(kF32, four, far_away)); }},
       {"'x': the strides reach beyond", kInvalid,
-       [](D& d) { d.Tensor("x", Source(kU8, three, least)); }},
+       [](D& d) { d.Tensor("x", SourceOf(kU8, three, least)); }},
       {"'x': unknown encoding 9", kInvalid,
        [](D& d) {
-         TensorSource source = Source(kF32, two);
+         TensorSource source = SourceOf(kF32, two);
          source.encoding = Encoding{9};
          d.Tensor("x", source);
        }},
       {"'x': byte planes need a floating dtype", kInvalid,
        [](D& d) {
-         TensorSource source = Source(kI32, two);
+         TensorSource source = SourceOf(kI32, two);
          source.encoding = Encoding::kBytePlaneZstd;
          d.Tensor("x", source);
        }},
       {"'x': byte planes", kInvalid,
        [](D& d) { d.Object("x", {.encoding = Encoding::kBytePlaneZstd}); }},
       {"'__dsckpt__' is reserved", kInvalid,  // C07
-       [](D& d) { d.Tensor("__dsckpt__", Source(kF32, two)); }},
+       [](D& d) { d.Tensor("__dsckpt__", SourceOf(kF32, two)); }},
       {"'__metadata__' is reserved", kInvalid, [](D& d) { d.Object("__metadata__", {}); }},
-      {"NUL", kInvalid, [](D& d) { d.Tensor(std::string_view("\0", 1), Source(kF32, two)); }},
+      {"NUL", kInvalid, [](D& d) { d.Tensor(std::string_view("\0", 1), SourceOf(kF32, two)); }},
       {"UTF-8", kInvalid, [](D& d) { d.Leaf("\xFF", true); }},
       {"limit is 65536", kLongName,
-       [](D& d) { d.Tensor(std::string(65530, 'x') + "~~~~", Source(kF32, two)); }},
+       [](D& d) { d.Tensor(std::string(65530, 'x') + "~~~~", SourceOf(kF32, two)); }},
       {"longer than 65536", kLimit, [](D& d) { d.Leaf(std::string(65537, 'x'), true); }},
       {"members of a dict need a key", kInvalid, [](D& d) { d.Leaf({}, true); }},
       {"'l/0': members of a list or tuple have no key", kInvalid,
@@ -177,7 +177,7 @@ TEST_CASE("description: small tensors are captured at save, large ones as asked"
   Description d;
   for (const auto& shape : {small, large}) {
     for (const Capture capture : {Capture::kUntilFence, Capture::kAtSave}) {
-      TensorSource source = Source(kU8, std::span(shape, 1));
+      TensorSource source = SourceOf(kU8, std::span(shape, 1));
       source.capture = capture;
       d.Tensor(static_cast<int64_t>(d.data().tensors.size()), source);
     }
@@ -200,7 +200,7 @@ TEST_CASE("description: strides that say nothing new are dropped") {
   };
   for (const Case& test : cases) {
     Description d;
-    d.Tensor("x", Source(kF32, test.shape, test.strides));
+    d.Tensor("x", SourceOf(kF32, test.shape, test.strides));
     REQUIRE(d.status().message() == "");
     const auto& source = d.data().tensor_sources[0];
     CHECK((source.strides_begin == Data::kContiguous) == test.contiguous);
@@ -211,18 +211,18 @@ TEST_CASE("description: strides that say nothing new are dropped") {
 TEST_CASE("description: default encoding") {
   const int64_t two[] = {2}, none[] = {0};
   const std::shared_ptr<StateProvider> inner = MakeProvider([&](Description& d) {
-    d.Tensor("f", Source(kF32, two));
-    d.Tensor("i", Source(kI32, two));
-    d.Tensor("four_bits", Source(DType::kF4, two));
-    d.Tensor("empty", Source(kF32, none));
-    TensorSource zstd = Source(kF32, two);
+    d.Tensor("f", SourceOf(kF32, two));
+    d.Tensor("i", SourceOf(kI32, two));
+    d.Tensor("four_bits", SourceOf(DType::kF4, two));
+    d.Tensor("empty", SourceOf(kF32, none));
+    TensorSource zstd = SourceOf(kF32, two);
     zstd.encoding = Encoding::kZstd;
     d.Tensor("explicit", zstd);
     d.Object("object", ObjectSource{});
   });
   Description d;
   WithEncoding(Encoding::kBytePlaneZstd, inner)->Describe(d);
-  d.Tensor("after", Source(kF32, two));
+  d.Tensor("after", SourceOf(kF32, two));
   REQUIRE(d.status().message() == "");
   std::vector<Encoding> encodings;
   for (const auto& tensor : d.data().tensors) encodings.push_back(tensor.encoding);
@@ -234,7 +234,7 @@ TEST_CASE("description: default encoding") {
 TEST_CASE("description: providers compose") {
   const int64_t two[] = {2};
   const std::shared_ptr<StateProvider> leaf =
-      MakeProvider([&](Description& d) { d.Tensor("w", Source(kF32, two)); });
+      MakeProvider([&](Description& d) { d.Tensor("w", SourceOf(kF32, two)); });
   const std::shared_ptr<StateProvider> a = WithPrefix("a", leaf);
   const std::shared_ptr<StateProvider> seven = WithPrefix("7", leaf);
   Description d;
@@ -264,7 +264,7 @@ TEST_CASE("description: owners are held") {
   auto owner = std::make_shared<int>(1);
   Description d;
   for (int i = 0; i < 3; ++i) {
-    TensorSource source = Source(kF32, two);
+    TensorSource source = SourceOf(kF32, two);
     if (i != 1) source.owner = owner;
     d.Tensor(i, source);
   }

@@ -18,7 +18,7 @@ namespace {
 /// Other ranks wait so much longer than rank 0: its answer says more than their own time-out.
 constexpr std::chrono::milliseconds kGrace{500};
 
-std::string Key(const char* what, const Attempt& attempt) {
+std::string StoreKey(const char* what, const Attempt& attempt) {
   return what + std::to_string(attempt.sequence);
 }
 
@@ -50,7 +50,8 @@ class Leader {
     }
     Report answer;
     answer.status = outcome;
-    Try(coordinator_.Broadcast(Key("commit/", attempt_), EncodeReport(answer), attempt_.deadline)
+    Try(coordinator_
+            .Broadcast(StoreKey("commit/", attempt_), EncodeReport(answer), attempt_.deadline)
             .status());
     CheckpointStep("answered");
     // Behind the answer, which nobody should have to wait for. Nothing older is removed while a
@@ -70,7 +71,7 @@ class Leader {
   Status Prepare(RunState* run, format::ManifestColumns& manifest) {
     DSCKPT_ASSIGN_OR_RETURN(
         const auto encoded,
-        coordinator_.Gather(Key("done/", attempt_), EncodeReport(mine_), attempt_.deadline));
+        coordinator_.Gather(StoreKey("done/", attempt_), EncodeReport(mine_), attempt_.deadline));
     CheckpointStep("gathered");
     std::vector<Report> reports;
     for (const auto& bytes : encoded) {
@@ -166,11 +167,12 @@ Status Follow(Coordinator& coordinator, const Attempt& attempt, const Report& mi
               bool moves_latest) {
   Status own = mine.status;
   Status reported =
-      coordinator.Gather(Key("done/", attempt), EncodeReport(mine), attempt.deadline).status();
+      coordinator.Gather(StoreKey("done/", attempt), EncodeReport(mine), attempt.deadline).status();
   if (own.ok()) own = std::move(reported);
   CheckpointStep("reported");
   // Whatever happened here, the answer is rank 0's to give.
-  const auto bytes = coordinator.Broadcast(Key("commit/", attempt), {}, attempt.deadline + kGrace);
+  const auto bytes =
+      coordinator.Broadcast(StoreKey("commit/", attempt), {}, attempt.deadline + kGrace);
   CheckpointStep("heard");
   if (!bytes.ok()) {
     const Status outcome = GiveUpAttempt(attempt.paths, moves_latest);
