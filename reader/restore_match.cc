@@ -5,14 +5,13 @@
 namespace dsckpt::reader {
 
 std::span<const int64_t> RestoreMatch::Shape(uint32_t tensor) const {
-  return std::span(wanted_.dims)
-      .subspan(wanted_.tensor_sources[tensor].dims_begin, wanted_.tensors[tensor].rank);
+  return wanted_.Shape(SourceIndex(tensor));
 }
 
 bool RestoreMatch::FitsTensor(uint32_t tensor, std::string_view name,
                               std::span<const int64_t> shape, DType stored_dtype,
                               std::span<const int64_t> stored_shape) {
-  const DType dtype = wanted_.tensors[tensor].dtype;
+  const DType dtype = wanted_.identity.tensors[SourceIndex(tensor)].dtype;
   if (dtype != stored_dtype) {
     different_.AddName(name, "dtype " + DTypeText(stored_dtype) + " and " + DTypeText(dtype));
     return false;
@@ -25,17 +24,17 @@ bool RestoreMatch::FitsTensor(uint32_t tensor, std::string_view name,
 }
 
 bool RestoreMatch::IsWritable(uint32_t tensor) {
-  if (wanted_.tensor_sources[tensor].writable) return true;
-  different_.AddName(wanted_.tensor_names[tensor], "the state's memory is read-only");
+  if (wanted_.sources.tensors[SourceIndex(tensor)].writable) return true;
+  different_.AddName(wanted_.identity.tensor_names[tensor], "the state's memory is read-only");
   return false;
 }
 
 void RestoreMatch::MatchObjects(
     const std::function<std::optional<FoundObject>(std::string_view name)>& find) {
-  for (uint32_t i = 0; i < wanted_.objects.size(); ++i) {
-    const auto& source = wanted_.object_sources[i];
+  for (uint32_t i = 0; i < wanted_.identity.objects.size(); ++i) {
+    const auto& source = wanted_.sources.objects[ObjectIndex(i)];
     if (!source.restore) continue;
-    const std::string_view name = wanted_.object_names[i];
+    const std::string_view name = wanted_.identity.object_names[i];
     const auto found = find(name);
     if (!found) continue;
     // Memory of a fixed size must fit; what a callback takes may have any size.
@@ -79,7 +78,7 @@ Status RestoreMatch::Outcome(bool partial) const {
 Status RestoreMatch::Move() const {
   for (const auto& [position, found] : objects_) {
     DSCKPT_ASSIGN_OR_RETURN(const auto bytes, found.file->ReadObject(found.info.name));
-    DSCKPT_RETURN_IF_ERROR(wanted_.object_sources[position].restore(bytes));
+    DSCKPT_RETURN_IF_ERROR(wanted_.sources.objects[ObjectIndex(position)].restore(bytes));
   }
   for (const auto& [position, value] : attributes_) {
     DSCKPT_RETURN_IF_ERROR(wanted_.attribute_restores[position](value));

@@ -36,8 +36,8 @@ class FileRestorer {
     std::vector<bool> tensor_seen(index.tensor_names.size());
     std::vector<bool> alias_seen(index.alias_names.size());
     uint32_t hint = 0;
-    for (uint32_t i = 0; i < wanted_.tensors.size(); ++i) {
-      const std::string_view name = wanted_.tensor_names[i];
+    for (uint32_t i = 0; i < wanted_.identity.tensors.size(); ++i) {
+      const std::string_view name = wanted_.identity.tensor_names[i];
       const auto tensor = impl_.FindTensor(name, hint);
       if (!tensor) {
         match_.AddMissing(name);
@@ -58,17 +58,18 @@ class FileRestorer {
   }
 
   void AddRequest(uint32_t i, std::string_view name, const TensorInfo& info) {
-    const auto& source = wanted_.tensor_sources[i];
+    const auto& source = wanted_.sources.tensors[SourceIndex(i)];
     LoadRequest request;
     request.name = name;
     request.data = const_cast<void*>(source.data);  // The provider declared it writable.
     request.bytes = info.raw_bytes;
     if (source.strides_begin != Description::Data::kContiguous) {
-      request.strides = std::span(wanted_.strides).subspan(source.strides_begin, info.shape.size());
+      request.strides =
+          std::span(wanted_.sources.strides).subspan(source.strides_begin, info.shape.size());
       request.bytes = ~uint64_t{0};  // Its memory spans whatever the provider's strides reach.
     }
-    if (source.producer != 0) {
-      const auto [device, stream] = wanted_.producers[source.producer - 1];
+    if (source.producer) {
+      const auto [device, stream] = wanted_.sources.producers[source.producer.value()];
       request.device = device;
       request.stream = stream;
     }
@@ -78,8 +79,9 @@ class FileRestorer {
   void MatchObjects() {
     const format::IndexView& index = impl_.index;
     std::vector<bool> seen(index.object_names.size());
-    for (uint32_t i = 0; i < wanted_.objects.size(); ++i) {  // Those that are not restored, too.
-      if (const auto object = index.object_names.Find(wanted_.object_names[i])) {
+    for (uint32_t i = 0; i < wanted_.identity.objects.size();
+         ++i) {  // Those that are not restored, too.
+      if (const auto object = index.object_names.Find(wanted_.identity.object_names[i])) {
         seen[*object] = true;
       }
     }
