@@ -1,5 +1,5 @@
 /* Prints the bytes of one tensor of a shard as hexadecimal digits: one_tensor FILE NAME.
- * C11, no library, for little-endian machines; docs/read-one-tensor.md explains each line. */
+ * C11, no library, for little-endian machines; docs/how-to/read-one-tensor.md explains each line. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-"""Reads one tensor of a shard with NumPy alone: `one_tensor.py FILE NAME`. docs/read-one-tensor.md explains each line."""
+"""Reads one tensor of a shard with NumPy alone: `one_tensor.py FILE NAME`. docs/how-to/read-one-tensor.md explains each line."""
 
 import struct
 import sys
