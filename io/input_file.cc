@@ -13,7 +13,7 @@
 
 #include "base/lru.h"
 #include "dsckpt/limits.h"
-#include "io/file_kind.h"
+#include "io/error.h"
 #include "io/syscalls.h"
 #include "io/transfer.h"
 

@@ -1,7 +1,7 @@
 #ifndef DSCKPT_WRITER_GROUP_COMMIT_H_
 #define DSCKPT_WRITER_GROUP_COMMIT_H_
 
-// A group agrees on one checkpoint: rank 0 and the others.
+// The ranks of a group agree on what becomes of one attempt to save a checkpoint.
 
 #include <cstdint>
 #include <optional>
@@ -36,8 +36,8 @@ struct RunState {
 /// The group's part of a commit (spec/commit.md), after this rank's shards are durable or failed:
 /// reports, and returns what became of the checkpoint, the same on every rank. Called for one
 /// attempt after another. Without `run`, `latest` and other checkpoints stay as they are.
-Status CommitAttempt(Coordinator& coordinator, const Attempt& attempt, Report mine, RunState* run,
-                     const io::Warn& warn);
+Status CommitAttempt(Coordinator& coordinator, const Attempt& attempt, RankReport mine,
+                     RunState* run, const io::Warn& warn);
 
 /// The status of an attempt's part as that of an attempt that publishes nothing: in an attempt, a
 /// shard whose durability is unknown has failed.

@@ -8,8 +8,8 @@
 
 namespace dsckpt {
 
-Report CheckpointHandle::Job::MakeReport() const {
-  Report report;
+RankReport CheckpointHandle::Job::MakeReport() const {
+  RankReport report;
   report.step = attempt.step;
   report.name = attempt.paths.name;
   report.replace = attempt.replace;
@@ -28,7 +28,7 @@ Report CheckpointHandle::Job::MakeReport() const {
   return report;
 }
 
-Status CheckpointHandle::Job::Summarize(Report& report) const {
+Status CheckpointHandle::Job::Summarize(RankReport& report) const {
   std::vector<ShardSummary> parts;
   for (const std::string& shard : shards) {
     DSCKPT_ASSIGN_OR_RETURN(parts.emplace_back(),
@@ -43,13 +43,13 @@ Status CheckpointHandle::Job::Summarize(Report& report) const {
   return Status();
 }
 
-void CheckpointHandle::Job::SetReport(Report made) {
+void CheckpointHandle::Job::SetReport(RankReport made) {
   std::lock_guard lock(mutex_);
   report_ = std::move(made);
   changed_.notify_all();
 }
 
-Report CheckpointHandle::Job::WaitReport() {
+RankReport CheckpointHandle::Job::WaitReport() {
   {
     std::unique_lock lock(mutex_);
     if (changed_.wait_until(lock, attempt.deadline, [&] { return report_.has_value(); })) {
@@ -57,7 +57,7 @@ Report CheckpointHandle::Job::WaitReport() {
     }
   }
   for (const SaveHandle& save : saves) save.Cancel();
-  Report late;
+  RankReport late;
   late.status = Status(StatusCode::kTimedOut,
                        "the shards of '" + attempt.paths.Final() + "' were not durable in time")
                     .WithPath(attempt.paths.Final());

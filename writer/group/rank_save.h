@@ -1,7 +1,7 @@
 #ifndef DSCKPT_WRITER_GROUP_RANK_SAVE_H_
 #define DSCKPT_WRITER_GROUP_RANK_SAVE_H_
 
-// One checkpoint on one rank, its report.
+// One checkpoint on one rank, from Save() until it is published or failed.
 
 #include <unistd.h>
 
@@ -30,11 +30,11 @@ struct CheckpointHandle::Job {
   std::shared_ptr<io::LockFile> name_lock;
 
   /// Waits for the shards and says what rank 0 needs to know of them.
-  Report MakeReport() const;
-  void SetReport(Report made);
+  RankReport MakeReport() const;
+  void SetReport(RankReport made);
   /// The report, or, when it is not there by the deadline, one that says so; the shards are
   /// cancelled then.
-  Report WaitReport();
+  RankReport WaitReport();
   void MarkDone(Status outcome);
   Status WaitCaptured();
   Status WaitDone();
@@ -45,12 +45,12 @@ struct CheckpointHandle::Job {
   const pid_t process = getpid();
 
  private:
-  Status Summarize(Report& report) const;
+  Status Summarize(RankReport& report) const;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by `mutex_`.
-  std::optional<Report> report_;
+  std::optional<RankReport> report_;
   Status status_;
   bool done_ = false, seen_ = false;
 };
