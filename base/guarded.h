@@ -1,7 +1,7 @@
 #ifndef DSCKPT_BASE_GUARDED_H_
 #define DSCKPT_BASE_GUARDED_H_
 
-// What callbacks throw, as a status.
+// What the callbacks of a program throw, turned into a status.
 
 #include <exception>
 #include <new>

@@ -1,7 +1,7 @@
 #ifndef DSCKPT_BASE_LITTLE_ENDIAN_H_
 #define DSCKPT_BASE_LITTLE_ENDIAN_H_
 
-// Integers as the format stores them.
+// Integers in the byte order in which the format stores them.
 
 #include <cstddef>
 #include <type_traits>

@@ -1,4 +1,4 @@
-// Status in words.
+// The names of status codes, and a status in words.
 
 #include "dsckpt/status.h"
 

@@ -1,4 +1,4 @@
-// VersionString.
+// The release as text.
 
 #include "dsckpt/version.h"
 

@@ -1,7 +1,7 @@
 #ifndef DSCKPT_FORMAT_CHECKSUM_H_
 #define DSCKPT_FORMAT_CHECKSUM_H_
 
-// XXH3 of chunks, digests of items.
+// The hashes of the format: XXH3 of chunks and regions, and the digests of items.
 
 #include <cstddef>
 #include <cstdint>

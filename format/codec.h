@@ -1,7 +1,7 @@
 #ifndef DSCKPT_FORMAT_CODEC_H_
 #define DSCKPT_FORMAT_CODEC_H_
 
-// Chunks to zstd frames and back, byte planes.
+// Encodes chunks to zstd frames and decodes them, byte planes apart where that helps.
 
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +30,7 @@ class ChunkEncoder {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Decodes chunks. One a thread, as above. Never allocates more than one chunk.
+/// Decodes chunks. Each thread has one of its own. Never allocates more than one chunk.
 class ChunkDecoder {
  public:
   ChunkDecoder();

@@ -1,4 +1,4 @@
-// The dtype table, overflow-safe sizes.
+// The table of registered dtypes, and sizes of tensors that cannot overflow.
 
 #include "dsckpt/dtype.h"
 

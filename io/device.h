@@ -1,7 +1,7 @@
 #ifndef DSCKPT_IO_DEVICE_H_
 #define DSCKPT_IO_DEVICE_H_
 
-// The table behind which device runtimes stand.
+// What the library needs of a device runtime, as a table of functions.
 
 #include <cstddef>
 #include <cstdint>
@@ -60,9 +60,9 @@ class DeviceBackend {
                             const void* from) = 0;
   virtual Status CopyToDevice(int device, Stream stream, void* to,
                               std::span<const std::byte> from) = 0;
-  /// The same for several pieces at once, in any order among themselves.
+  /// Copies several pieces to the host at once, in any order among themselves.
   virtual Status CopyAllToHost(int device, Stream stream, std::span<const Piece> pieces) = 0;
-  /// The same to other memory of the device.
+  /// Copies several pieces at once to other memory of the device.
   virtual Status CopyAllOnDevice(int device, Stream stream, std::span<const Piece> pieces) = 0;
   /// Many small copies to registered host memory in few launches; any alignment. REQUIRES: pieces
   /// below 4 GiB.

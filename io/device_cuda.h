@@ -1,7 +1,7 @@
 #ifndef DSCKPT_IO_DEVICE_CUDA_H_
 #define DSCKPT_IO_DEVICE_CUDA_H_
 
-// The CUDA runtime in that table.
+// The CUDA runtime behind the functions of io/device.h.
 
 #include <cstdint>
 

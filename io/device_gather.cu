@@ -1,4 +1,4 @@
-// One kernel: many small pieces to the host.
+// A kernel that copies many small pieces of device memory to the host in one launch.
 
 #include <cuda_runtime.h>
 

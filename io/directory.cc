@@ -14,9 +14,8 @@
 #include <utility>
 
 #include "io/error.h"
-#include "io/file_kind.h"
 #include "io/syscalls.h"
-#include "io/target.h"
+#include "io/temporary.h"
 
 namespace dsckpt::io {
 namespace {
@@ -81,7 +80,7 @@ Status NotRegular(const std::string& path, mode_t mode) {
 }
 
 /// A link of that name is replaced, not followed.
-Target TargetOf(const std::string& path) {
+OutputTarget TargetOf(const std::string& path) {
   auto [directory, base] = SplitPath(path);
   return {.shown = path, .directory = std::move(directory), .base = std::move(base), .mode = {}};
 }

@@ -14,7 +14,7 @@
 #include "base/lru.h"
 #include "base/mutex.h"
 #include "dsckpt/limits.h"
-#include "io/file_kind.h"
+#include "io/error.h"
 #include "io/syscalls.h"
 #include "io/transfer.h"
 

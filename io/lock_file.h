@@ -1,7 +1,7 @@
 #ifndef DSCKPT_IO_LOCK_FILE_H_
 #define DSCKPT_IO_LOCK_FILE_H_
 
-// One holder at a time, on all machines.
+// A lock that one process at a time holds, on all machines that see the file.
 
 #include <sys/types.h>
 

@@ -1,10 +1,11 @@
-// Pre-touched anonymous memory, huge pages.
+#include "io/memory.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <utility>
@@ -12,14 +13,11 @@
 
 #include "base/align.h"
 #include "dsckpt/limits.h"
-#include "io/aligned_buffer.h"
-#include "io/pool.h"
 #include "io/syscalls.h"
 #include "io/workers.h"
 
 namespace dsckpt::io {
 namespace {
-
 
 Status CannotAllocate(uint64_t bytes, int error_number) {
   return Status(StatusCode::kOutOfMemory,
@@ -96,5 +94,21 @@ Memory::~Memory() {
   if (bytes_.empty() || owner_process_ != getpid()) return;
   munmap(bytes_.data(), RoundUp(bytes_.size(), kPageBytes));
 }
+
+Result<AlignedBuffer> AlignedBuffer::Allocate(uint64_t bytes, uint64_t alignment) {
+  // Below two huge pages there may be no whole one inside.
+  const bool huge = bytes >= 2 * kHugePage;
+  alignment = std::max<uint64_t>({alignment, sizeof(void*), huge ? kHugePage : 0});
+  void* memory = nullptr;
+  if (bytes > kMaxFileBytes ||
+      posix_memalign(&memory, alignment, std::max<uint64_t>(bytes, 1)) != 0) {
+    return Status(StatusCode::kOutOfMemory, "no memory for " + std::to_string(bytes) + " bytes");
+  }
+  // Advice only: without huge pages the memory is merely slower to fill.
+  if (huge) (void)madvise(memory, bytes, MADV_HUGEPAGE);
+  return AlignedBuffer({static_cast<std::byte*>(memory), bytes});
+}
+
+AlignedBuffer::~AlignedBuffer() { std::free(bytes_.data()); }
 
 }  // namespace dsckpt::io

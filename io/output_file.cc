@@ -11,12 +11,12 @@
 
 #include "base/mutex.h"
 #include "io/syscalls.h"
-#include "io/target.h"
+#include "io/temporary.h"
 
 namespace dsckpt::io {
 
 struct OutputFile::Impl {
-  Target target;
+  OutputTarget target;
   Temporary temporary;
   Warn warn;
   bool opened_direct = false;

@@ -9,18 +9,12 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "dsckpt/status.h"
 #include "io/error.h"
 #include "io/queue.h"
 
 namespace dsckpt::io {
-
-/// Whether `name` is that of a temporary which OutputFile, WriteSmallFile() or WriteValueFile() has
-/// made: ".dsckpt-<16 hex: hash of the final base name>-<16 hex: random>.tmp". It is short enough
-/// for any final name, and tells of which one it is without being opened.
-bool IsTemporaryName(std::string_view name);
 
 /// A file that appears under its name whole or not at all: written as a locked temporary in the
 /// same directory, then synced, renamed, directory synced.

@@ -1,7 +1,7 @@
 #ifndef DSCKPT_IO_POOL_H_
 #define DSCKPT_IO_POOL_H_
 
-// Windows, handed out under quotas.
+// The staging memory of an engine: windows of the file image, handed out under quotas.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,24 +10,9 @@
 #include <vector>
 
 #include "dsckpt/status.h"
+#include "io/memory.h"
 
 namespace dsckpt::io {
-
-/// Page-aligned anonymous memory, pre-touched, huge pages where the kernel gives them,
-/// MADV_DONTFORK. Freed by the process that made it only (a forked child leaves it alone).
-class Memory {
- public:
-  static Result<Memory> Allocate(uint64_t bytes);
-  Memory(Memory&&) noexcept;
-  Memory& operator=(Memory&&) noexcept;
-  ~Memory();
-  std::span<std::byte> bytes() const { return bytes_; }
-
- private:
-  explicit Memory(std::span<std::byte> bytes);
-  std::span<std::byte> bytes_;
-  int64_t owner_process_ = 0;
-};
 
 /// A bounded set of equal windows cut from one Memory, handed out under quotas that make deadlock
 /// impossible (proof in pool.cc): of n windows at-save copies hold at most n/2, appended items at
@@ -48,7 +33,7 @@ class WindowPool {
 
   /// Blocks until a window is free for `use`. Adds the time waited to *waited_ns when not null.
   Window Acquire(Use use, uint64_t* waited_ns = nullptr);
-  /// The same without waiting: index -1 when none is free for `use`.
+  /// As Acquire(), but does not wait: the index is -1 when no window is free for `use`.
   Window TryAcquire(Use use);
   void Release(Use use, int index);
 

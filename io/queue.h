@@ -1,7 +1,7 @@
 #ifndef DSCKPT_IO_QUEUE_H_
 #define DSCKPT_IO_QUEUE_H_
 
-// Asynchronous positioned I/O.
+// Reads and writes at offsets that complete later, on io_uring or on threads.
 
 #include <cstddef>
 #include <cstdint>

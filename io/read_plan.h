@@ -1,7 +1,7 @@
 #ifndef DSCKPT_IO_READ_PLAN_H_
 #define DSCKPT_IO_READ_PLAN_H_
 
-// Gathering neighbouring spans into reads.
+// Which reads serve many spans of a file: neighbours share one.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,9 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "io/input_file.h"
+#include "dsckpt/status.h"
 
 namespace dsckpt::io {
+
+/// Bytes that a caller wants.
+struct ReadSpan {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
 
 /// One read that serves spans [first_span, last_span).
 struct PlannedRead {

@@ -1,4 +1,4 @@
-// Bulk reads: page cache where resident, direct where not.
+#include "io/read_spans.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -17,10 +17,8 @@
 #include "base/align.h"
 #include "base/mutex.h"
 #include "dsckpt/limits.h"
-#include "io/input_file.h"
-#include "io/pool.h"
+#include "io/memory.h"
 #include "io/queue.h"
-#include "io/read_plan.h"
 #include "io/syscalls.h"
 #include "io/workers.h"
 

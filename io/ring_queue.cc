@@ -1,4 +1,4 @@
-// The queue on io_uring.
+// The queue of reads and writes on io_uring.
 
 #include "base/mutex.h"
 #include "io/transfer.h"

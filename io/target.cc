@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "io/file_kind.h"
+#include "io/error.h"
 
 namespace dsckpt::io {
 namespace {
@@ -31,7 +31,7 @@ Result<std::string> ReadLink(const std::string& link) {
   return link.substr(0, link.rfind('/') + 1) + to;
 }
 
-Status CheckDirectory(const Target& target) {
+Status CheckDirectory(const OutputTarget& target) {
   struct stat info;
   if (stat(target.directory.c_str(), &info) == 0) {
     if (S_ISDIR(info.st_mode)) return Status();
@@ -54,17 +54,17 @@ Status Unsuitable(const std::string& path, std::string_view reason) {
 
 }  // namespace
 
-Result<Target> ResolveTarget(const std::string& path) {
+Result<OutputTarget> ResolveTarget(const std::string& path) {
   if (path.empty()) return Unsuitable(path, "the path is empty");
   if (path.find('\0') != std::string::npos) return Unsuitable(path, "the path contains a NUL");
   DSCKPT_ASSIGN_OR_RETURN(std::string at, Absolute(path));
   constexpr int kMaxLinks = 40;  // The kernel's own limit.
   for (int links = 0; links <= kMaxLinks; ++links) {
     const size_t slash = at.rfind('/');
-    Target target{.shown = path,
-                  .directory = slash == 0 ? "/" : at.substr(0, slash),
-                  .base = at.substr(slash + 1),
-                  .mode = std::nullopt};
+    OutputTarget target{.shown = path,
+                        .directory = slash == 0 ? "/" : at.substr(0, slash),
+                        .base = at.substr(slash + 1),
+                        .mode = std::nullopt};
     struct stat info;
     if (lstat(at.c_str(), &info) != 0) {
       if (errno != ENOENT) return ErrnoStatus(errno, kDoing, path);

@@ -1,4 +1,4 @@
-// Temporary files: creation, clearing of orphans.
+#include "io/temporary.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -17,9 +17,7 @@
 #include "base/text.h"
 #include "dsckpt/limits.h"
 #include "io/lock_file.h"
-#include "io/output_file.h"
 #include "io/syscalls.h"
-#include "io/target.h"
 
 namespace dsckpt::io {
 namespace {
@@ -34,13 +32,14 @@ uint64_t NameHash(std::string_view name) {
   return hash;
 }
 
-std::string Prefix(const Target& target) {
+std::string Prefix(const OutputTarget& target) {
   return std::string(kBegin) + Hex64(NameHash(target.base)) + "-";
 }
 
 bool RefusesDirect(int error) { return error == EINVAL || error == EOPNOTSUPP; }
 
-void WarnBuffered(const Warn& warn, const Target& target, const std::string& reason, int error) {
+void WarnBuffered(const Warn& warn, const OutputTarget& target, const std::string& reason,
+                  int error) {
   if (!warn) return;
   warn(Status(StatusCode::kUnsupported, "cannot write '" + target.shown + "' with O_DIRECT: " +
                                             reason + "; writing through the page cache")
@@ -66,7 +65,7 @@ bool AlignmentFits(int fd) {
 constexpr int kLookFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
 
 template <typename Visit>
-void ForEachTemporary(const Target& target, Visit visit) {
+void ForEachTemporary(const OutputTarget& target, Visit visit) {
   const std::string prefix = Prefix(target);
   std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(target.directory.c_str()), closedir);
   if (directory == nullptr) return;
@@ -78,7 +77,7 @@ void ForEachTemporary(const Target& target, Visit visit) {
 }
 
 /// open() of a new file, without O_DIRECT where it is refused.
-int OpenNew(const Target& target, Temporary& temporary, const Warn& warn) {
+int OpenNew(const OutputTarget& target, Temporary& temporary, const Warn& warn) {
   const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   // Never more permissive than the file that is being replaced, not for an instant.
   const mode_t mode = target.mode.value_or(0666) & 0666;
@@ -115,7 +114,7 @@ bool IsTemporaryName(std::string_view name) {
   return take_digits() && name == kSuffix;
 }
 
-Result<Temporary> CreateTemporary(const Target& target, bool direct, const Warn& warn) {
+Result<Temporary> CreateTemporary(const OutputTarget& target, bool direct, const Warn& warn) {
   Temporary temporary{.path = {}, .fd = -1, .direct = direct};
   while (true) {
     uint64_t random = 0;
@@ -141,7 +140,7 @@ Result<Temporary> CreateTemporary(const Target& target, bool direct, const Warn&
   return temporary;
 }
 
-void RemoveOrphans(const Target& target) {
+void RemoveOrphans(const OutputTarget& target) {
   ForEachTemporary(target, [](const std::string& path) {
     // For writing: network file systems give an exclusive lock to writers only.
     // One made to replace a read-only file cannot be opened so, but the rest can.
@@ -153,7 +152,7 @@ void RemoveOrphans(const Target& target) {
   });
 }
 
-std::optional<std::string> FindSaveUnderWay(const Target& target) {
+std::optional<std::string> FindSaveUnderWay(const OutputTarget& target) {
   std::optional<std::string> found;
   ForEachTemporary(target, [&](const std::string& path) {
     const int fd = ::open(path.c_str(), O_RDONLY | kLookFlags);

@@ -1,4 +1,4 @@
-// The queue on threads.
+// The queue of reads and writes on threads, where there is no io_uring.
 
 #include <algorithm>
 #include <cerrno>

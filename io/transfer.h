@@ -1,7 +1,7 @@
 #ifndef DSCKPT_IO_TRANSFER_H_
 #define DSCKPT_IO_TRANSFER_H_
 
-// What both queues share.
+// One read or write under way, resumed after short completions: for both kinds of queue.
 
 #include <algorithm>
 #include <cerrno>

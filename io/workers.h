@@ -1,7 +1,7 @@
 #ifndef DSCKPT_IO_WORKERS_H_
 #define DSCKPT_IO_WORKERS_H_
 
-// A pool of threads.
+// A pool of threads for functions that may run at the same time.
 
 #include <functional>
 

@@ -13,11 +13,12 @@ Status CheckShards(std::initializer_list<std::string> directories,
                    const format::ManifestView& manifest) {
   for (uint32_t i = 0; i < manifest.shard_count(); ++i) {
     std::string path;
+    Result<uint64_t> bytes = Status(StatusCode::kNotFound, "");
     for (const std::string& directory : directories) {
       path = directory + "/" + std::string(manifest.shard_names[i]);
-      if (io::Stands(path)) break;
+      bytes = io::FileBytes(path);
+      if (bytes.status().code() != StatusCode::kNotFound) break;
     }
-    const auto bytes = io::FileBytes(path);
     if (bytes.ok() && *bytes == manifest.shard_file_bytes[i]) continue;
     std::string why = "the shard of rank " + std::to_string(manifest.shard_rank[i]);
     if (bytes.ok()) {

@@ -1,4 +1,4 @@
-// A directory of files that appears whole or not at all.
+// OutputDirectory: a directory of files that appears under its name whole or not at all.
 
 #include "dsckpt/output_directory.h"
 

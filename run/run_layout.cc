@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "format/file_names.h"
-#include "io/output_file.h"
+#include "io/temporary.h"
 
 namespace dsckpt {
 namespace {

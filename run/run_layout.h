@@ -31,7 +31,7 @@ enum class EntryKind {
   kManifest,   ///< `dsckpt.manifest`.
   kRunLock,    ///< kRunLockName.
   kEntryLock,  ///< EntryLockName(name).
-  kTemporary,  ///< A file that has not got its name yet (io/output_file.h).
+  kTemporary,  ///< A file that has not got its name yet (io/temporary.h).
   kMarked,     ///< What only a commit makes: `name`, `mark`, `attempt`.
   kHidden,     ///< Nothing of dsckpt's, but never taken for a checkpoint.
 };

@@ -17,7 +17,7 @@ struct SaveRecord {
   std::string name;
   std::optional<int64_t> step;
   uint64_t serial = 0;  ///< From its manifest; 0: not known.
-  uint64_t parent = 0;  ///< Likewise: the serial of the save that training went on from.
+  uint64_t parent = 0;  ///< The serial of the save that training went on from; 0: not known.
 };
 
 /// By serial, then step, then name: those that no save of the run made come first.

@@ -10,8 +10,8 @@
 #include "dsckpt/status.h"
 #include "format/columns/columns.h"
 #include "format/footer/footer.h"
-#include "io/aligned_buffer.h"
 #include "io/input_file.h"
+#include "io/memory.h"
 
 namespace dsckpt::run {
 

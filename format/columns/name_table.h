@@ -1,7 +1,7 @@
 #ifndef DSCKPT_FORMAT_COLUMNS_NAME_TABLE_H_
 #define DSCKPT_FORMAT_COLUMNS_NAME_TABLE_H_
 
-// Numbers for names, without an allocation each.
+// Numbers strings in the order of their first use, without an allocation for each.
 
 #include <cstdint>
 #include <string_view>

@@ -1,7 +1,7 @@
 #ifndef DSCKPT_FORMAT_COLUMNS_NAMES_H_
 #define DSCKPT_FORMAT_COLUMNS_NAMES_H_
 
-// Many names in one column.
+// Many names in one column of bytes, found by binary search where they are sorted.
 
 #include <cstdint>
 #include <optional>

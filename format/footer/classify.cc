@@ -1,4 +1,4 @@
-// What a file is, from its two ends.
+// Tells what a file is from its first and its last bytes.
 
 #include <algorithm>
 #include <charconv>
@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "base/little_endian.h"
-#include "format/footer/decode.h"
 #include "format/footer/footer.h"
 #include "format/footer/foreign.h"
 #include "format/header/header.h"

@@ -4,7 +4,6 @@
 
 #include "base/little_endian.h"
 #include "format/checksum.h"
-#include "format/footer/decode.h"
 
 namespace dsckpt::format {
 namespace {

@@ -1,7 +1,7 @@
 #ifndef DSCKPT_FORMAT_FOOTER_FOOTER_H_
 #define DSCKPT_FORMAT_FOOTER_FOOTER_H_
 
-// The last 128 bytes.
+// The last 128 bytes of a shard, and what the two ends of any file say it is.
 
 #include <array>
 #include <cstddef>
@@ -40,6 +40,17 @@ struct Footer {
 };
 
 std::array<std::byte, kFooterBytes> EncodeFooter(const Footer& footer);
+
+/// True when `tail` ends with the footer magic.
+bool HasFooterMagic(std::span<const std::byte> tail);
+
+/// Decodes the last 128 bytes of a shard: checksum first, then version, feature bits and reserved
+/// bytes. kCorrupt or kUnsupported.
+Result<Footer> DecodeFooter(std::span<const std::byte, kFooterBytes> bytes);
+
+/// Whether the regions that the footer names follow one another inside a file of the size that it
+/// declares.
+Status CheckGeometry(const Footer& footer);
 
 /// What the two ends of a file say it is.
 enum class FileKind { kShard, kSafetensors };

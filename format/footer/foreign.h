@@ -1,7 +1,7 @@
 #ifndef DSCKPT_FORMAT_FOOTER_FOREIGN_H_
 #define DSCKPT_FORMAT_FOOTER_FOREIGN_H_
 
-// Names for files that are no checkpoints: pickle, zip, GGUF, HDF5.
+// Tells by name what a file is that is no checkpoint: pickle, zip, GGUF, HDF5.
 
 #include <cstddef>
 #include <span>

@@ -1,4 +1,4 @@
-// Writing it in canonical form.
+// Writes the JSON header in its canonical form (spec/format.md, "JSON header").
 
 #include <algorithm>
 #include <array>

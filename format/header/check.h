@@ -7,7 +7,7 @@
 
 #include "format/header/header.h"
 
-// Parts of ParseHeader().
+// The parts of ParseHeader() that look at all entries together.
 
 namespace dsckpt::format {
 

@@ -1,4 +1,4 @@
-// Reading any, strictly.
+// Reads the JSON header of any safetensors file, strictly.
 
 #include <algorithm>
 #include <array>

@@ -28,7 +28,7 @@ Status CheckItems(const IndexView& index);
 Status CheckLayout(const IndexView& index, const Geometry& geometry);
 /// A pre-order tree, and that it names only items that exist.
 Status CheckTree(const TreeView& tree, const IndexView& index);
-/// The same for attributes: a dict of leaves.
+/// Checks the attributes: a dict of leaves.
 Status CheckAttributes(const TreeView& attributes);
 
 }  // namespace dsckpt::format

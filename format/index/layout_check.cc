@@ -1,4 +1,4 @@
-// Every offset against that rule.
+// Checks that every item of an index lies where the layout rule places it (format/layout.h).
 
 #include <array>
 #include <string>

@@ -1,4 +1,4 @@
-// Verifying a FlatBuffer and borrowing its columns.
+// Verifies the FlatBuffer of an index and borrows its columns.
 
 #include <cstdint>
 #include <limits>

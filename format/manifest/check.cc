@@ -1,4 +1,6 @@
-#include "format/manifest/check.h"
+// Checks a manifest's columns: shards, logical tensors and pieces agree with each other.
+
+#include "format/columns/check.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,8 +8,8 @@
 #include <tuple>
 
 #include "dsckpt/limits.h"
-#include "format/columns/check.h"
 #include "format/file_names.h"
+#include "format/manifest/manifest.h"
 #include "format/names.h"
 #include "format/pieces/check.h"
 

@@ -1,4 +1,4 @@
-// Many shards' manifests to one.
+// Combines the manifests of many shards into the manifest of a checkpoint.
 
 #include <algorithm>
 #include <limits>

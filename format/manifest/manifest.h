@@ -77,6 +77,13 @@ Result<ManifestColumns> MergeManifests(std::span<const ManifestView> parts);
 /// FlatBuffer and trailer; equal columns give equal bytes. kLimitExceeded.
 Result<std::vector<std::byte>> EncodeManifest(const ManifestColumns& columns);
 
+/// How messages call what is wrong in a manifest.
+inline constexpr std::string_view kManifestPart = "manifest";
+
+/// The rules of spec/format.md, "Manifest", that are about shards and pieces, not about bytes.
+/// kCorrupt. Near-linear time.
+Status CheckManifest(const ManifestView& manifest);
+
 /// Checks trailer, checksum, FlatBuffer and every rule of spec/format.md, "Manifest"; `bytes` must
 /// be 8-aligned. kTruncated, kCorrupt, kUnsupported (later version), kNotCheckpoint (no manifest).
 Result<ManifestView> ParseManifest(std::span<const std::byte> bytes);

@@ -1,4 +1,4 @@
-// The manifest of one shard, from its index.
+// Makes the manifest of one shard from its index.
 
 #include <algorithm>
 #include <string>

@@ -1,11 +1,10 @@
-// Verifying one from a file.
+// Verifies a manifest that was read from a file and borrows its columns.
 
 #include <cstdint>
 #include <string>
 
 #include "dsckpt/limits.h"
 #include "format/columns/flatbuffer_borrow.h"
-#include "format/manifest/check.h"
 #include "format/manifest/manifest.h"
 #include "format/manifest/trailer.h"
 #include "manifest_generated.h"

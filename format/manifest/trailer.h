@@ -1,7 +1,7 @@
 #ifndef DSCKPT_FORMAT_MANIFEST_TRAILER_H_
 #define DSCKPT_FORMAT_MANIFEST_TRAILER_H_
 
-// Its last 64 bytes.
+// The last 64 bytes of a manifest: its mark, its length and its checksum.
 
 #include <cstddef>
 #include <cstdint>

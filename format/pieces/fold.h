@@ -1,7 +1,7 @@
 #ifndef DSCKPT_FORMAT_PIECES_FOLD_H_
 #define DSCKPT_FORMAT_PIECES_FOLD_H_
 
-// Equal logical tensors and equal pieces become one.
+// Pieces that were described one by one become columns: what is equal is kept once.
 
 #include <cstdint>
 #include <functional>

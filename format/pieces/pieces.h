@@ -1,7 +1,7 @@
 #ifndef DSCKPT_FORMAT_PIECES_PIECES_H_
 #define DSCKPT_FORMAT_PIECES_PIECES_H_
 
-// Pieces of logical tensors as columns.
+// The pieces of logical tensors as columns.
 
 #include <cstdint>
 #include <optional>

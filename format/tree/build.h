@@ -7,7 +7,7 @@
 #include "dsckpt/tree.h"
 #include "format/columns/columns.h"
 
-// Filling a tree's columns.
+// Fills the columns of a state tree, one node after another.
 
 namespace dsckpt::format {
 

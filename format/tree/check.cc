@@ -1,4 +1,4 @@
-// Rules for trees from files.
+// Checks a state tree from a file, without recursion.
 
 #include "format/index/check.h"
 

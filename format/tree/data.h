@@ -1,7 +1,7 @@
 #ifndef DSCKPT_FORMAT_TREE_DATA_H_
 #define DSCKPT_FORMAT_TREE_DATA_H_
 
-// What a Node points to.
+// What the public Node points to: a tree's columns, and the names of the items in it.
 
 #include <memory>
 

@@ -1,4 +1,4 @@
-// Node's methods over the columns of a tree.
+// The methods of the public Node, which reads the columns of a tree.
 
 #include <bit>
 #include <cstring>

@@ -1,7 +1,7 @@
 #ifndef DSCKPT_READER_CHECKPOINT_BOXES_H_
 #define DSCKPT_READER_CHECKPOINT_BOXES_H_
 
-// Boxes of logical tensors.
+// Boxes of logical tensors: intersections, volumes, and how messages name them.
 
 #include <cstdint>
 #include <optional>

@@ -1,114 +1,26 @@
-// Checkpoint: opening, manifests against shards, pieces.
+// Checkpoint: what it says of itself, its logical tensors and their pieces, and reading them.
 
 #include "dsckpt/checkpoint.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <optional>
 #include <utility>
 
 #include "base/align.h"
-#include "base/backoff.h"
 #include "dsckpt/limits.h"
 #include "dsckpt/run_layout.h"
 #include "format/names.h"
-#include "io/directory.h"
-#include "io/path.h"
-#include "io/workers.h"
+#include "reader/checkpoint/box_reader.h"
 #include "reader/checkpoint/checkpoint_impl.h"
+#include "reader/checkpoint/compare_copies.h"
 #include "reader/chunk/box.h"
 #include "reader/file/file_impl.h"
-#include "run/manifest_file.h"
 
 namespace dsckpt {
 
 namespace {
-
-constexpr size_t kOpeners = 8;
-
-/// What a lagging shared file system may show for a moment.
-bool MayPass(const Status& status) {
-  return status.code() == StatusCode::kNotFound || status.error_number() == ESTALE;
-}
-
-/// Calls `attempt` until it succeeds, fails for good, or `patience` is over.
-template <typename Attempt>
-auto Retry(std::chrono::milliseconds patience, Attempt&& attempt) {
-  for (Backoff backoff(patience);;) {
-    auto result = attempt();
-    if (result.ok() || !MayPass(result.status()) || !backoff.Wait()) return result;
-  }
-}
-
-void Finish(Checkpoint::Impl& impl) {
-  for (const format::DTypeRecord& record : impl.manifest.dtypes) {
-    impl.dtypes.push_back(reader::DescribeDType(record));
-  }
-  MutexLock lock(impl.mutex);
-  impl.touched.resize(impl.manifest.shard_count());
-  impl.matched.resize(impl.manifest.shard_count());
-}
-
-Status OpenDirectory(Checkpoint::Impl& impl) {
-  auto stored = run::ReadManifest(impl.path);
-  if (!stored.ok()) {
-    if (stored.status().code() != StatusCode::kNotFound) return stored.status();
-    return Status(StatusCode::kIncomplete,
-                  "the directory has no " + std::string(kManifestName) +
-                      ": it is no checkpoint, or one that was never completed; use another one "
-                      "('dsckpt ls' lists a run's)")
-        .WithPath(impl.path);
-  }
-  impl.manifest = stored->view;  // Borrows from the bytes.
-  impl.manifest_bytes = std::move(stored->bytes);
-  impl.has_manifest = true;
-  for (const std::string_view name : impl.manifest.shard_names) {
-    impl.shard_paths.push_back(impl.path + "/" + std::string(name));
-  }
-  Finish(impl);
-  return Status();
-}
-
-Status DescribeShard(Checkpoint::Impl& impl, const std::string& path, uint32_t shard,
-                     format::ManifestColumns& out) {
-  DSCKPT_ASSIGN_OR_RETURN(const File file, File::Open(path, impl.options.file));
-  const auto& footer = file.impl().footer;
-  auto part = format::ManifestOfShard(
-      {path, shard, file.file_bytes(), footer.index_bytes, footer.index_xxh3_64},
-      file.impl().index);
-  if (!part.ok()) return Status(part.status()).WithPath(path);
-  out = std::move(part).value();
-  MutexLock lock(impl.mutex);
-  impl.shards.Put(shard, file);
-  return Status();
-}
-
-/// A manifest as if the group had written one.
-Status DescribeShards(Checkpoint::Impl& impl, std::span<const std::string> paths) {
-  std::vector<format::ManifestColumns> parts(paths.size());
-  std::vector<Status> outcomes(paths.size());
-  {
-    // Of many small files most of the time is waiting for storage.
-    io::Workers workers(static_cast<int>(std::min<size_t>(paths.size(), kOpeners)), "dsckpt-open");
-    for (uint32_t i = 0; i < paths.size(); ++i) {
-      workers.Run([&, i] { outcomes[i] = DescribeShard(impl, paths[i], i, parts[i]); });
-    }
-  }
-  for (Status& outcome : outcomes) DSCKPT_RETURN_IF_ERROR(std::move(outcome));
-  std::vector<format::ManifestView> views;
-  for (const auto& part : parts) views.push_back(format::ViewOf(part));
-  DSCKPT_ASSIGN_OR_RETURN(format::ManifestColumns merged, format::MergeManifests(views));
-  merged.ranks = static_cast<uint32_t>(paths.size());
-  impl.columns = std::make_unique<format::ManifestColumns>(std::move(merged));
-  impl.manifest = format::ViewOf(*impl.columns);
-  impl.shard_paths.assign(paths.begin(), paths.end());
-  Finish(impl);
-  MutexLock lock(impl.mutex);
-  impl.touched.assign(paths.size(), true);
-  return Status();
-}
 
 std::optional<int64_t> StepInMetadata(const File& file) {
   const auto metadata = file.Metadata();
@@ -136,84 +48,9 @@ reader::KnownStep FindStep(const std::string& path, const File* first) {
 
 }  // namespace
 
-Status reader::CheckShard(const File& file, const ShardInfo& expected) {
-  const auto& footer = file.impl().footer;
-  const bool same =
-      file.format() == FileFormat::kDsckpt && file.file_bytes() == expected.file_bytes &&
-      footer.index_bytes == expected.index_bytes && footer.index_xxh3_64 == expected.index_xxh3_64;
-  if (same) return Status();
-  return Status(StatusCode::kMismatch,
-                "this is not the shard that the manifest describes: expected " +
-                    std::to_string(expected.file_bytes) + " bytes with index checksum " +
-                    Hex64(expected.index_xxh3_64) + ", found " + std::to_string(file.file_bytes()) +
-                    " bytes with " + Hex64(footer.index_xxh3_64) +
-                    ": it belongs to another save; use another checkpoint")
-      .WithPath(file.path());
-}
-
 ShardInfo Checkpoint::Impl::Shard(uint32_t i) const {
   return {manifest.shard_names[i], manifest.shard_rank[i], manifest.shard_file_bytes[i],
           manifest.shard_index_bytes[i], manifest.shard_index_xxh3_64[i]};
-}
-
-Result<File> Checkpoint::Impl::OpenOnce(uint32_t shard) const {
-  const std::string& file_path = shard_paths[shard];
-  if (has_manifest) {
-    // Not through a link, which could lead out of the directory.
-    DSCKPT_ASSIGN_OR_RETURN(const io::PathKind kind, io::KindOf(file_path));
-    if (kind == io::PathKind::kNone) {
-      return Status(
-                 StatusCode::kNotFound,
-                 "the shard of rank " + std::to_string(manifest.shard_rank[shard]) + " is missing")
-          .WithPath(file_path);
-    }
-    if (kind != io::PathKind::kFile) {
-      return Status(StatusCode::kMismatch,
-                    "the shard is a link or no regular file, which no writer makes: not followed")
-          .WithPath(file_path);
-    }
-  }
-  DSCKPT_ASSIGN_OR_RETURN(File file, File::Open(file_path, options.file));
-  if (has_manifest) {
-    DSCKPT_RETURN_IF_ERROR(reader::CheckShard(file, Shard(shard)));
-    DSCKPT_RETURN_IF_ERROR(Match(file, shard));
-  }
-  return file;
-}
-
-Status Checkpoint::Impl::Match(const File& file, uint32_t shard) const {
-  {
-    MutexLock lock(mutex);
-    if (matched[shard]) return Status();
-    if (!by_shard) by_shard = std::make_unique<const format::PiecesByShard>(manifest);
-  }
-  const Status status =
-      format::CheckShardAgainst(manifest, shard, by_shard->Of(shard), file.impl().index);
-  if (!status.ok()) return Status(status).WithPath(file.path());
-  MutexLock lock(mutex);
-  matched[shard] = true;
-  return Status();
-}
-
-Result<File> Checkpoint::Impl::OpenShard(uint32_t shard) const {
-  {
-    MutexLock lock(mutex);
-    if (const File* const open = shards.Find(shard)) return *open;
-  }
-  auto file = Retry(options.retry, [&] { return OpenOnce(shard); });
-  if (!file.ok()) {
-    if (file.status().code() != StatusCode::kNotFound) return file.status();
-    return Status(StatusCode::kIncomplete, file.status().message()).WithPath(shard_paths[shard]);
-  }
-  MutexLock lock(mutex);
-  shards.Put(shard, *file);
-  touched[shard] = true;
-  return file;
-}
-
-bool Checkpoint::Impl::IsOpen(uint32_t shard) const {
-  MutexLock lock(mutex);
-  return shards.Has(shard);
 }
 
 Result<std::shared_ptr<const reader::PartMap>> Checkpoint::Impl::Parts(uint32_t tensor) const {
@@ -276,27 +113,6 @@ reader::KnownStep Checkpoint::Impl::Step() const {
 
 std::string Checkpoint::Impl::Title(uint32_t tensor) const {
   return "tensor '" + Printable(manifest.pieces.logical_names[tensor]) + "'";
-}
-
-Result<Checkpoint> Checkpoint::Open(const std::string& path, const CheckpointOptions& options) {
-  // Where it is nothing at all, opening it as a file says so.
-  if (!io::IsDirectory(path)) return OpenShards(std::span(&path, 1), options);
-  auto impl = std::make_shared<Impl>();
-  impl->path = path;
-  while (impl->path.size() > 1 && impl->path.back() == '/') impl->path.pop_back();
-  impl->options = options;
-  DSCKPT_RETURN_IF_ERROR(OpenDirectory(*impl));
-  return Checkpoint(std::move(impl));
-}
-
-Result<Checkpoint> Checkpoint::OpenShards(std::span<const std::string> paths,
-                                          const CheckpointOptions& options) {
-  if (paths.empty()) return Status(StatusCode::kInvalidArgument, "no shards were given");
-  auto impl = std::make_shared<Impl>();
-  impl->path = paths[0];
-  impl->options = options;
-  DSCKPT_RETURN_IF_ERROR(DescribeShards(*impl, paths));
-  return Checkpoint(std::move(impl));
 }
 
 const std::string& Checkpoint::path() const { return impl_->path; }

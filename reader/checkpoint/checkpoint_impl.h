@@ -1,7 +1,7 @@
 #ifndef DSCKPT_READER_CHECKPOINT_CHECKPOINT_IMPL_H_
 #define DSCKPT_READER_CHECKPOINT_CHECKPOINT_IMPL_H_
 
-// What an open checkpoint holds.
+// What an open checkpoint holds: the manifest, and the shards and part maps it keeps at hand.
 
 #include <cstdint>
 #include <memory>
@@ -81,25 +81,6 @@ struct DSCKPT_HIDDEN Checkpoint::Impl {
   Status Match(const File& file, uint32_t shard) const;
 };
 
-namespace reader {
-
-/// Rule S2: refuses a file that is not the shard which the manifest describes, by size and index
-/// checksum.
-Status CheckShard(const File& file, const ShardInfo& expected);
-
-/// Reads boxes of logical tensors, counted in their frames (part_map.h), into memory; `verify`:
-/// check chunk sums. `stepwise`: in steps of a longer way, through the checkpoint's chunk cache.
-Status ReadBoxes(const Checkpoint::Impl& checkpoint, std::span<const BoxRequest> requests,
-                 bool verify, bool stepwise = false);
-
-/// Checkpoint::ReadBytes, from block `first` of the dtype on; `out` is of whole blocks.
-Status ReadBlocks(const Checkpoint::Impl& checkpoint, uint32_t tensor, uint64_t first,
-                  std::span<std::byte> out, bool verify);
-
-/// Checkpoint::CompareCopies.
-Status CompareCopies(const Checkpoint::Impl& checkpoint, uint32_t tensor);
-
-}  // namespace reader
 }  // namespace dsckpt
 
 #endif  // DSCKPT_READER_CHECKPOINT_CHECKPOINT_IMPL_H_

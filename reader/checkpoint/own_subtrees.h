@@ -1,7 +1,7 @@
 #ifndef DSCKPT_READER_CHECKPOINT_OWN_SUBTREES_H_
 #define DSCKPT_READER_CHECKPOINT_OWN_SUBTREES_H_
 
-// What a state to restore declares to be the rank's own.
+// The subtrees that a state to restore declares to be the rank's own.
 
 #include <cstdint>
 #include <functional>

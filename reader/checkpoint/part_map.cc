@@ -119,13 +119,13 @@ PartMap::PartMap(const format::ManifestView& manifest, uint32_t logical_tensor) 
     });
   }
   std::stable_sort(parts_.begin(), parts_.end(),
-                   [](const Part& a, const Part& b) { return Before(a.box, b.box); });
-  GroupCopies();
+                   [](const TensorPart& a, const TensorPart& b) { return Before(a.box, b.box); });
+  GatherCopies();
   MarkOverlaps();
   CheckClaims(manifest, logical_tensor);
 }
 
-void PartMap::GroupCopies() {
+void PartMap::GatherCopies() {
   for (uint32_t i = 0; i < parts_.size(); ++i) {
     if (i == 0 || parts_[i].box != parts_[i - 1].box) regions_.push_back({i, i, false});
     regions_.back().last = i + 1;
@@ -153,7 +153,7 @@ void PartMap::CheckClaims(const format::ManifestView& manifest, uint32_t logical
     return static_cast<double>(elements) / dtype.block_elements * dtype.block_bytes;
   };
   const double whole = bytes(Volume(WholeBox(shape_)));
-  for (const Part& part : parts_) {
+  for (const TensorPart& part : parts_) {
     uint64_t& elements = claimed[part.shard];
     elements = std::min(kMost, elements + Volume(part.box));  // Both are below 2^63.
     if (bytes(elements) <= static_cast<double>(kAnyBytesInShard) ||

@@ -1,7 +1,7 @@
 #ifndef DSCKPT_READER_CHECKPOINT_PART_MAP_H_
 #define DSCKPT_READER_CHECKPOINT_PART_MAP_H_
 
-// The parts of one logical tensor: copies, overlaps, gaps.
+// Which stored tensors hold which parts of one logical tensor: copies, overlaps and gaps.
 
 #include <cstdint>
 #include <functional>
@@ -30,7 +30,7 @@ void ForEachBox(const OwnedPiece& piece, uint32_t block_elements,
                 const std::function<void(const Box& box, uint64_t element_offset)>& visit);
 
 /// A box that lies row-major and without gaps in a stored tensor, from `element_offset` on.
-struct Part {
+struct TensorPart {
   Box box;
   uint32_t shard = 0;
   uint32_t tensor = 0;
@@ -60,7 +60,7 @@ class PartMap {
   std::span<const int64_t> shape() const { return shape_; }
   std::span<const Region> regions() const { return regions_; }
   const Box& box(const Region& region) const { return parts_[region.first].box; }
-  std::span<const Part> copies(const Region& region) const {
+  std::span<const TensorPart> copies(const Region& region) const {
     return std::span(parts_).subspan(region.first, region.last - region.first);
   }
   /// Some box inside `box` that no part holds; nothing when all of it is covered. kLimitExceeded.
@@ -70,13 +70,13 @@ class PartMap {
   uint64_t GapWork(const Box& box) const;
 
  private:
-  void GroupCopies();
+  void GatherCopies();
   void MarkOverlaps();
   void CheckClaims(const format::ManifestView& manifest, uint32_t logical_tensor);
   Result<std::optional<Box>> Gap(const Box& box, WorkMeter& work) const;
 
   std::vector<int64_t> shape_;
-  std::vector<Part> parts_;  // By box.
+  std::vector<TensorPart> parts_;  // By box.
   std::vector<Region> regions_;
   bool disjoint_ = true;
   Status status_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "format/rank_own.h"
+#include "reader/checkpoint/box_reader.h"
 #include "reader/checkpoint/checkpoint_impl.h"
 #include "reader/checkpoint/own_subtrees.h"
 #include "reader/chunk/device_load.h"

@@ -1,4 +1,4 @@
-// RunDirectory.
+// RunDirectory: lists the checkpoints of a run and opens the one to resume from.
 
 #include <algorithm>
 #include <optional>

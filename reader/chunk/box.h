@@ -1,7 +1,7 @@
 #ifndef DSCKPT_READER_CHUNK_BOX_H_
 #define DSCKPT_READER_CHUNK_BOX_H_
 
-// A box of a tensor as runs of bytes.
+// A box of a tensor as the runs of bytes that it consists of.
 
 #include <cstddef>
 #include <cstdint>

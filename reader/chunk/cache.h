@@ -1,7 +1,7 @@
 #ifndef DSCKPT_READER_CHUNK_CACHE_H_
 #define DSCKPT_READER_CHUNK_CACHE_H_
 
-// Checked chunks for readers that go in steps.
+// Keeps checked chunks for readers that go along a tensor in steps of their own.
 
 #include <compare>
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 #include "base/mutex.h"
 #include "dsckpt/status.h"
-#include "io/aligned_buffer.h"
 #include "io/input_file.h"
+#include "io/memory.h"
 #include "reader/chunk/reader.h"
 #include "reader/chunk/stored_item.h"
 

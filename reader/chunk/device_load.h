@@ -1,7 +1,7 @@
 #ifndef DSCKPT_READER_CHUNK_DEVICE_LOAD_H_
 #define DSCKPT_READER_CHUNK_DEVICE_LOAD_H_
 
-// Chunks into device memory.
+// Puts chunks that were read into device memory, while others are still being read.
 
 #include <map>
 #include <memory>

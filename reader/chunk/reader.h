@@ -1,7 +1,7 @@
 #ifndef DSCKPT_READER_CHUNK_READER_H_
 #define DSCKPT_READER_CHUNK_READER_H_
 
-// Checking and decoding chunks.
+// Reads chunks of items, checks and decodes them, and puts them where they belong.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@
 #include "dsckpt/status.h"
 #include "format/checksum.h"
 #include "format/codec.h"
-#include "io/input_file.h"
+#include "io/read_spans.h"
 #include "reader/chunk/stored_item.h"
 #include "state/strided.h"
 

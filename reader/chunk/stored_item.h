@@ -1,7 +1,7 @@
 #ifndef DSCKPT_READER_CHUNK_STORED_ITEM_H_
 #define DSCKPT_READER_CHUNK_STORED_ITEM_H_
 
-// Where an item's bytes lie and what checks them.
+// Where the bytes of one tensor or object lie in a file, and what checks them.
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-// File's accessors and lookups.
+// File: what it says of itself and of its items, and looking them up by name.
 
 #include <algorithm>
 #include <string>

@@ -1,4 +1,4 @@
-// Digests of tensors that have no stored sums.
+// Computes the digests of tensors in files that store no checksums.
 
 #include <algorithm>
 #include <string>

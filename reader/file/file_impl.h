@@ -1,7 +1,7 @@
 #ifndef DSCKPT_READER_FILE_FILE_IMPL_H_
 #define DSCKPT_READER_FILE_FILE_IMPL_H_
 
-// What an open file holds.
+// What an open file holds, and what the parts of the reader ask of it.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +16,8 @@
 #include "format/columns/columns.h"
 #include "format/footer/footer.h"
 #include "format/tree/data.h"
-#include "io/aligned_buffer.h"
 #include "io/input_file.h"
+#include "io/memory.h"
 #include "reader/chunk/stored_item.h"
 
 namespace dsckpt {

@@ -1,4 +1,4 @@
-// Many tensors into caller memory.
+// File::Load: reads many tensors into the memory of a caller.
 
 #include <algorithm>
 #include <string>
@@ -17,7 +17,7 @@ using reader::Destination;
 using reader::StoredItem;
 
 /// A request, checked and resolved.
-struct Target {
+struct LoadTarget {
   uint64_t offset;  // of the tensor in the file
   uint32_t tensor;
   uint32_t request;
@@ -85,8 +85,9 @@ Status CheckRequest(const File::Impl& impl, uint32_t tensor, const LoadRequest& 
 }
 
 /// All requests in file order; requests for one tensor stand together.
-Result<std::vector<Target>> Resolve(const File::Impl& impl, std::span<const LoadRequest> requests) {
-  std::vector<Target> targets;
+Result<std::vector<LoadTarget>> Resolve(const File::Impl& impl,
+                                        std::span<const LoadRequest> requests) {
+  std::vector<LoadTarget> targets;
   targets.reserve(requests.size());
   uint32_t hint = 0;
   for (const LoadRequest& request : requests) {
@@ -98,7 +99,7 @@ Result<std::vector<Target>> Resolve(const File::Impl& impl, std::span<const Load
                        static_cast<uint32_t>(&request - requests.data())});
   }
   std::sort(targets.begin(), targets.end(),
-            [](const Target& a, const Target& b) { return a.offset < b.offset; });
+            [](const LoadTarget& a, const LoadTarget& b) { return a.offset < b.offset; });
   return targets;
 }
 
@@ -113,7 +114,7 @@ Destination DestinationOf(const File::Impl& impl, uint32_t tensor, const LoadReq
 }
 
 Status LoadTargets(const File::Impl& impl, std::span<const LoadRequest> requests,
-                   std::span<const Target> targets, bool verify, reader::DeviceLoad* devices) {
+                   std::span<const LoadTarget> targets, bool verify, reader::DeviceLoad* devices) {
   ChunkPlan plan;
   plan.spans.reserve(targets.size());
   plan.chunks.reserve(targets.size());
@@ -150,7 +151,7 @@ Status LoadAll(const File::Impl& impl, std::span<const LoadRequest> requests,
     return Status(StatusCode::kLimitExceeded,
                   std::to_string(requests.size()) + " load requests in one call");
   }
-  DSCKPT_ASSIGN_OR_RETURN(const std::vector<Target> targets, Resolve(impl, requests));
+  DSCKPT_ASSIGN_OR_RETURN(const std::vector<LoadTarget> targets, Resolve(impl, requests));
   DSCKPT_ASSIGN_OR_RETURN(const auto devices, reader::DeviceLoad::Begin(requests));
   return LoadTargets(impl, requests, targets, options.verify, devices.get());
 }

@@ -1,8 +1,8 @@
-// File::Open.
+// File::Open: finds out what a file is and reads its index.
 
 #include <utility>
 
-#include "io/target.h"
+#include "io/temporary.h"
 #include "reader/file/file_impl.h"
 #include "run/shard_index.h"
 

@@ -1,4 +1,4 @@
-// Plain safetensors as a file without sums.
+// Opens a plain safetensors file as one whose items have no checksums.
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Boxes of tensors.
+// File::ReadSlice: reads a box of one tensor.
 
 #include "reader/chunk/box.h"
 #include "reader/chunk/reader.h"

@@ -1,4 +1,4 @@
-// Verify: the regions in order.
+// Verify: finds out what a file is and checks its regions in order.
 
 #include "dsckpt/verify.h"
 
@@ -10,7 +10,7 @@
 
 #include "dsckpt/limits.h"
 #include "format/checksum.h"
-#include "format/footer/decode.h"
+#include "format/footer/footer.h"
 #include "format/index/index.h"
 #include "reader/file/file_impl.h"
 #include "reader/file/verify_parts.h"

@@ -1,4 +1,4 @@
-// JSON header against index.
+// Checks the JSON header of a shard against its index.
 
 #include <algorithm>
 #include <optional>

@@ -1,4 +1,4 @@
-// Chunk sums, in parallel.
+// Checks the checksums of all chunks in parallel, and the zeros between items.
 
 #include <algorithm>
 #include <cstring>

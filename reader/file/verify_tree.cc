@@ -1,4 +1,4 @@
-// What of trees is too costly at open.
+// Checks what is too costly at every open: that items stand where their names say.
 
 #include <algorithm>
 #include <string>

@@ -1,4 +1,4 @@
-// Zero-copy views, objects.
+// File::View and File::ReadObject: tensors without a copy where that is possible, objects.
 
 #include <algorithm>
 #include <exception>

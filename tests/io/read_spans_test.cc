@@ -1,3 +1,5 @@
+#include "io/read_spans.h"
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -7,7 +9,6 @@
 #include <random>
 #include <string>
 
-#include "io/input_file.h"
 #include "tests/support/catch.h"
 #include "tests/support/fault_fs.h"
 #include "tests/support/io_test_util.h"

@@ -3,7 +3,7 @@
 #include "run/run_layout.h"
 
 #include "io/directory.h"
-#include "io/target.h"
+#include "io/temporary.h"
 #include "run/save_order.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"

@@ -1,4 +1,4 @@
-// CheckpointWriter: saves in order, two threads.
+// CheckpointWriter: starts saves in order, and finishes them on two threads.
 
 #include "dsckpt/checkpoint_writer.h"
 
@@ -21,6 +21,7 @@
 #include "writer/engine/save_task.h"
 #include "writer/group/publish.h"
 #include "writer/group/rank_save.h"
+#include "writer/group/recover.h"
 #include "writer/group/retention.h"
 
 namespace dsckpt {

@@ -31,7 +31,7 @@ Status OfRank(int rank, const Status& status) {
 
 class Leader {
  public:
-  Leader(Coordinator& coordinator, const Attempt& attempt, Report mine,
+  Leader(Coordinator& coordinator, const Attempt& attempt, RankReport mine,
          const std::function<Status()>& begin_publishing, const io::Warn& warn)
       : coordinator_(coordinator),
         attempt_(attempt),
@@ -53,7 +53,7 @@ class Leader {
       if (outcome.ok() && !moved.ok()) outcome = LatestUnknown(attempt_.paths, moved);
       CheckpointStep("latest");
     }
-    Report answer;
+    RankReport answer;
     answer.status = outcome;
     Try(coordinator_
             .Broadcast(StoreKey("commit/", attempt_), EncodeReport(answer), attempt_.deadline)
@@ -78,9 +78,9 @@ class Leader {
         const auto encoded,
         coordinator_.Gather(StoreKey("done/", attempt_), EncodeReport(mine_), attempt_.deadline));
     CheckpointStep("gathered");
-    std::vector<Report> reports;
+    std::vector<RankReport> reports;
     for (const auto& bytes : encoded) {
-      DSCKPT_ASSIGN_OR_RETURN(Report report, DecodeReport(bytes));
+      DSCKPT_ASSIGN_OR_RETURN(RankReport report, DecodeReport(bytes));
       reports.push_back(std::move(report));
     }
     DSCKPT_RETURN_IF_ERROR(CheckReports(reports));
@@ -108,19 +108,19 @@ class Leader {
     return complete.empty() ? 1 : complete.back().serial + 1;
   }
 
-  Status CheckReports(const std::vector<Report>& reports) const {
+  Status CheckReports(const std::vector<RankReport>& reports) const {
     for (size_t rank = 0; rank < reports.size(); ++rank) {
       if (!reports[rank].status.ok()) return OfRank(static_cast<int>(rank), reports[rank].status);
     }
     std::vector<int> other;
     for (size_t rank = 0; rank < reports.size(); ++rank) {
-      const Report& report = reports[rank];
+      const RankReport& report = reports[rank];
       const bool same = report.step == mine_.step && report.name == mine_.name &&
                         report.replace == mine_.replace && report.in_place == mine_.in_place;
       if (!same) other.push_back(static_cast<int>(rank));
     }
     if (other.empty()) return Status();
-    const Report& first = reports[static_cast<size_t>(other[0])];
+    const RankReport& first = reports[static_cast<size_t>(other[0])];
     return Status(StatusCode::kMismatch,
                   RankList(other) + " saved another checkpoint than rank 0 at the same time: '" +
                       first.name + "' of step " + std::to_string(first.step) + ", not '" +
@@ -128,9 +128,9 @@ class Leader {
                       ", or with other options");
   }
 
-  Result<format::ManifestColumns> MergeReports(const std::vector<Report>& reports) const {
+  Result<format::ManifestColumns> MergeReports(const std::vector<RankReport>& reports) const {
     std::vector<format::ManifestView> parts;
-    for (const Report& report : reports) {
+    for (const RankReport& report : reports) {
       DSCKPT_ASSIGN_OR_RETURN(parts.emplace_back(), format::ParseManifest(report.manifest));
     }
     auto merged = format::MergeManifests(parts);
@@ -147,7 +147,7 @@ class Leader {
     }
     // Reports come by rank, each with its shards by name: in the manifest's order.
     std::vector<std::vector<StoredContent>> contents;
-    for (const Report& report : reports) {
+    for (const RankReport& report : reports) {
       contents.insert(contents.end(), report.contents.begin(), report.contents.end());
     }
     DSCKPT_RETURN_IF_ERROR(CheckCopies(ViewOf(manifest), contents));
@@ -163,13 +163,13 @@ class Leader {
 
   Coordinator& coordinator_;
   const Attempt& attempt_;
-  const Report mine_;
+  const RankReport mine_;
   const std::function<Status()>& begin_publishing_;
   const io::Warn& warn_;
   bool replaces_ = false;  // What stands at the name gives way.
 };
 
-Status Follow(Coordinator& coordinator, const Attempt& attempt, const Report& mine,
+Status Follow(Coordinator& coordinator, const Attempt& attempt, const RankReport& mine,
               bool moves_latest) {
   Status own = mine.status;
   Status reported =
@@ -187,7 +187,7 @@ Status Follow(Coordinator& coordinator, const Attempt& attempt, const Report& mi
         .WithErrno(own.error_number())
         .WithPath(outcome.path());
   }
-  DSCKPT_ASSIGN_OR_RETURN(const Report answer, DecodeReport(*bytes));
+  DSCKPT_ASSIGN_OR_RETURN(const RankReport answer, DecodeReport(*bytes));
   const bool published =
       answer.status.ok() || answer.status.code() == StatusCode::kDurabilityUnknown;
   if (!published) DiscardAttempt(attempt.paths);
@@ -203,7 +203,7 @@ Status AsFailure(Status status) {
       .WithPath(status.path());
 }
 
-Status CommitAttempt(Coordinator& coordinator, const Attempt& attempt, Report mine,
+Status CommitAttempt(Coordinator& coordinator, const Attempt& attempt, RankReport mine,
                      const std::function<Status()>& begin_publishing, RunState* run,
                      const io::Warn& warn) {
   if (coordinator.rank() != 0) return Follow(coordinator, attempt, mine, run != nullptr);

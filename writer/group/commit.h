@@ -1,7 +1,7 @@
 #ifndef DSCKPT_WRITER_GROUP_COMMIT_H_
 #define DSCKPT_WRITER_GROUP_COMMIT_H_
 
-// A group agrees on one checkpoint: rank 0 and the others.
+// The ranks of a group agree on what becomes of one attempt to save a checkpoint.
 
 #include <cstdint>
 #include <functional>
@@ -39,7 +39,7 @@ struct RunState {
 /// attempt after another. Without `run`, `latest` and other checkpoints stay as they are.
 /// `begin_publishing` is asked on rank 0, once, when all parts are there: an error fails the
 /// attempt.
-Status CommitAttempt(Coordinator& coordinator, const Attempt& attempt, Report mine,
+Status CommitAttempt(Coordinator& coordinator, const Attempt& attempt, RankReport mine,
                      const std::function<Status()>& begin_publishing, RunState* run,
                      const io::Warn& warn);
 

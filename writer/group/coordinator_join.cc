@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "format/checksum.h"
 #include "io/directory.h"
-#include "io/output_file.h"
+#include "io/temporary.h"
 #include "writer/group/coordinator_store.h"
 
 namespace dsckpt {

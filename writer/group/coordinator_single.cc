@@ -1,4 +1,4 @@
-// A group of one.
+// The coordinator of a group of one rank.
 
 #include <utility>
 

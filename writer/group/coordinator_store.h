@@ -1,7 +1,7 @@
 #ifndef DSCKPT_WRITER_GROUP_COORDINATOR_STORE_H_
 #define DSCKPT_WRITER_GROUP_COORDINATOR_STORE_H_
 
-// Values as files in a shared directory.
+// A coordinator whose values are files in a directory that all ranks share.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #ifndef DSCKPT_WRITER_GROUP_COPIES_H_
 #define DSCKPT_WRITER_GROUP_COPIES_H_
 
-// What several ranks saved as one tensor is compared.
+// Checks that what several ranks saved as one tensor is equal.
 
 #include <vector>
 

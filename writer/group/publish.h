@@ -1,7 +1,7 @@
 #ifndef DSCKPT_WRITER_GROUP_PUBLISH_H_
 #define DSCKPT_WRITER_GROUP_PUBLISH_H_
 
-// An attempt becomes the checkpoint, or never will.
+// Makes an attempt the checkpoint of its name, or makes sure that it never will be.
 
 #include "dsckpt/coordinator.h"
 #include "dsckpt/status.h"

@@ -8,8 +8,8 @@
 
 namespace dsckpt {
 
-Report RankSave::MakeReport() const {
-  Report report;
+RankReport RankSave::MakeReport() const {
+  RankReport report;
   report.step = attempt.step;
   report.name = attempt.paths.name;
   report.replace = attempt.replace;
@@ -28,7 +28,7 @@ Report RankSave::MakeReport() const {
   return report;
 }
 
-Status RankSave::Summarize(Report& report) const {
+Status RankSave::Summarize(RankReport& report) const {
   std::vector<ShardSummary> parts;
   for (const std::string& shard : shards) {
     DSCKPT_ASSIGN_OR_RETURN(parts.emplace_back(),
@@ -43,20 +43,20 @@ Status RankSave::Summarize(Report& report) const {
   return Status();
 }
 
-void RankSave::SetReport(Report made) {
+void RankSave::SetReport(RankReport made) {
   MutexLock lock(mutex_);
   report_ = std::move(made);
   changed_.NotifyAll();
 }
 
-Report RankSave::WaitReport() {
+RankReport RankSave::WaitReport() {
   {
     MutexLock lock(mutex_);
     while (!report_ && changed_.WaitUntil(lock, attempt.deadline)) continue;
     if (report_) return *std::exchange(report_, std::nullopt);
   }
   for (const SaveHandle& save : saves) save.Cancel();
-  Report late;
+  RankReport late;
   late.status = Status(StatusCode::kTimedOut,
                        "the shards of '" + attempt.paths.Final() + "' were not durable in time")
                     .WithPath(attempt.paths.Final());
@@ -69,8 +69,8 @@ Status RankSave::Cancelled() const {
       .WithPath(attempt.paths.Final());
 }
 
-Report RankSave::TakeReport() {
-  Report report = WaitReport();
+RankReport RankSave::TakeReport() {
+  RankReport report = WaitReport();
   MutexLock lock(mutex_);
   if (cancelled_) {
     report.status = Cancelled();

@@ -1,7 +1,7 @@
 #ifndef DSCKPT_WRITER_GROUP_RANK_SAVE_H_
 #define DSCKPT_WRITER_GROUP_RANK_SAVE_H_
 
-// One checkpoint on one rank, its report.
+// One checkpoint on one rank, from Save() until it is published or failed.
 
 #include <unistd.h>
 
@@ -31,12 +31,12 @@ class DSCKPT_HIDDEN RankSave {
   std::shared_ptr<io::LockFile> name_lock;
 
   /// Waits for the shards and says what rank 0 needs to know of them.
-  Report MakeReport() const;
-  void SetReport(Report made);
+  RankReport MakeReport() const;
+  void SetReport(RankReport made);
   /// The report for the group: the one that was set, or, when it is not there by the deadline, one
   /// that says so; the shards are cancelled then. A cancelled save has failed. After this only rank
   /// 0 can still be cancelled.
-  Report TakeReport();
+  RankReport TakeReport();
   /// On rank 0: the point after which Cancel() has no effect; kCancelled when it came before.
   Status BeginPublishing();
   void MarkDone(Status outcome);
@@ -49,15 +49,15 @@ class DSCKPT_HIDDEN RankSave {
   bool seen();
 
  private:
-  Report WaitReport();
-  Status Summarize(Report& report) const;
+  RankReport WaitReport();
+  Status Summarize(RankReport& report) const;
   Status Cancelled() const;
 
   /// In a forked child nothing moves on: waits must not wait there.
   const pid_t process_ = getpid();
   mutable Mutex mutex_;
   CondVar changed_;
-  std::optional<Report> report_ DSCKPT_GUARDED_BY(mutex_);
+  std::optional<RankReport> report_ DSCKPT_GUARDED_BY(mutex_);
   Status status_ DSCKPT_GUARDED_BY(mutex_);
   bool cancelled_ DSCKPT_GUARDED_BY(mutex_) = false;
   bool past_cancel_ DSCKPT_GUARDED_BY(mutex_) = false;

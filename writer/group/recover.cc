@@ -1,4 +1,4 @@
-// What rank 0 does with the left-overs of crashed groups (spec/commit.md, "Recovery").
+#include "writer/group/recover.h"
 
 #include <utility>
 
@@ -8,7 +8,6 @@
 #include "run/run_layout.h"
 #include "run/run_lock.h"
 #include "writer/group/publish.h"
-#include "writer/group/retention.h"
 
 namespace dsckpt {
 namespace {

@@ -103,7 +103,7 @@ Status CheckOwner(const format::IndexView& index, int rank) {
 
 }  // namespace
 
-std::vector<std::byte> EncodeReport(const Report& report) {
+std::vector<std::byte> EncodeReport(const RankReport& report) {
   const std::string_view manifest(reinterpret_cast<const char*>(report.manifest.data()),
                                   report.manifest.size());
   uint64_t fields[kFields] = {};
@@ -127,7 +127,7 @@ std::vector<std::byte> EncodeReport(const Report& report) {
   return bytes;
 }
 
-Result<Report> DecodeReport(std::span<const std::byte> bytes) {
+Result<RankReport> DecodeReport(std::span<const std::byte> bytes) {
   const Status corrupt(StatusCode::kCorrupt, "a rank's report is damaged");
   uint64_t fields[kFields];
   if (bytes.size() < sizeof fields) return corrupt;
@@ -145,7 +145,7 @@ Result<Report> DecodeReport(std::span<const std::byte> bytes) {
   const auto text = [&](size_t i) {
     return std::string(reinterpret_cast<const char*>(parts[i].data()), parts[i].size());
   };
-  Report report;
+  RankReport report;
   if (const auto code = static_cast<StatusCode>(fields[kCode]); code != StatusCode::kOk) {
     report.status = Status(code, text(0))
                         .WithErrno(static_cast<int>(fields[kErrno]))

@@ -1,7 +1,7 @@
 #ifndef DSCKPT_WRITER_GROUP_REPORT_H_
 #define DSCKPT_WRITER_GROUP_REPORT_H_
 
-// What ranks tell each other.
+// What the ranks of a group tell rank 0 of their shards, and how that travels.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ struct StoredContent {
 
 /// What one rank tells rank 0 of an attempt when it is done with its shards, or failed; and, with a
 /// status alone, what rank 0 answers.
-struct Report {
+struct RankReport {
   Status status;
   int64_t step = 0;
   std::string name;
@@ -36,9 +36,9 @@ struct Report {
   std::vector<std::vector<StoredContent>> contents;
 };
 
-std::vector<std::byte> EncodeReport(const Report& report);
+std::vector<std::byte> EncodeReport(const RankReport& report);
 /// kCorrupt. `bytes` may be at any address; the manifest in the result is aligned.
-Result<Report> DecodeReport(std::span<const std::byte> bytes);
+Result<RankReport> DecodeReport(std::span<const std::byte> bytes);
 
 /// A shard that stands on storage, read back from there: what a reader will find. kInvalidArgument:
 /// it holds what was declared to be another rank's own.

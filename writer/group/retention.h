@@ -1,16 +1,14 @@
 #ifndef DSCKPT_WRITER_GROUP_RETENTION_H_
 #define DSCKPT_WRITER_GROUP_RETENTION_H_
 
-// What rank 0 of a run does besides saving: retention, setting `latest` back, and recovery from
-// what crashed groups left behind.
+// What rank 0 of a run does to checkpoints that are complete: removes old ones, and sets `latest`
+// back to an earlier one.
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "dsckpt/checkpoint_writer.h"
 #include "dsckpt/status.h"
-#include "io/error.h"
 
 namespace dsckpt {
 
@@ -23,12 +21,6 @@ Status ApplyRetention(const std::string& run, const Retention& retention,
 /// The caller is the only rank 0 on this directory. kNotFound; kIncomplete.
 Status MoveLatestBack(const std::string& run, const std::string& name);
 Status MoveLatestBack(const std::string& run, int64_t step);
-
-/// Finishes or undoes what groups other than `session` left behind, and removes the rest of it; of
-/// the checkpoint `only` alone where that is given. The caller is the only rank 0 on this
-/// directory, or holds the lock of that name.
-Status Recover(const std::string& run, const std::string& session, const io::Warn& warn,
-               const std::optional<std::string>& only = {});
 
 }  // namespace dsckpt
 

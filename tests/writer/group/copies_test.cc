@@ -55,7 +55,7 @@ Status Check(const std::vector<Stored>& ranks) {
         SummaryOfFile(dir / name, name, static_cast<int>(rank)).value()};
     summaries.push_back(Merge(std::move(shards)).value());
     // As it travels.
-    Report report;
+    RankReport report;
     report.contents = summaries.back().contents;
     const auto bytes = EncodeReport(report);
     summaries.back().contents = DecodeReport(bytes).value().contents;

@@ -1,7 +1,7 @@
-#ifndef DSCKPT_IO_ALIGNED_BUFFER_H_
-#define DSCKPT_IO_ALIGNED_BUFFER_H_
+#ifndef DSCKPT_IO_MEMORY_H_
+#define DSCKPT_IO_MEMORY_H_
 
-// Memory with a chosen alignment.
+// Large blocks of memory that storage and devices read and write: aligned, in huge pages.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,9 +16,25 @@ namespace dsckpt::io {
 /// Of x86-64, and of most others with pages of 4 KiB.
 inline constexpr uint64_t kHugePage = 2 * kMiB;
 
+/// Page-aligned anonymous memory, pre-touched, huge pages where the kernel gives them,
+/// MADV_DONTFORK. Freed by the process that made it only (a forked child leaves it alone).
+class Memory {
+ public:
+  static Result<Memory> Allocate(uint64_t bytes);
+  Memory(Memory&&) noexcept;
+  Memory& operator=(Memory&&) noexcept;
+  ~Memory();
+  std::span<std::byte> bytes() const { return bytes_; }
+
+ private:
+  explicit Memory(std::span<std::byte> bytes);
+  std::span<std::byte> bytes_;
+  int64_t owner_process_ = 0;
+};
+
 /// Uninitialised memory with a chosen alignment. Large ones ask for huge pages, because page faults
 /// would cost more than the read that fills them. Stays readable in a forked child, unlike
-/// io::Memory.
+/// Memory.
 class AlignedBuffer {
  public:
   /// `alignment`: a power of two. The pointer is never null, also for zero bytes. kOutOfMemory.
@@ -39,4 +55,4 @@ class AlignedBuffer {
 
 }  // namespace dsckpt::io
 
-#endif  // DSCKPT_IO_ALIGNED_BUFFER_H_
+#endif  // DSCKPT_IO_MEMORY_H_

@@ -1,90 +1,19 @@
-// Boxes of logical tensors from pieces; copies compared.
+#include "reader/checkpoint/box_reader.h"
 
 #include <algorithm>
 #include <deque>
-#include <map>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
-#include "reader/checkpoint/checkpoint_impl.h"
-#include "reader/checkpoint/overlay.h"
-#include "reader/chunk/box.h"
 #include "reader/chunk/reader.h"
 #include "reader/file/file_impl.h"
 
 namespace dsckpt::reader {
 
 namespace {
-
-/// One box of one stored tensor, and where it goes.
-struct Transfer {
-  uint32_t shard;
-  uint32_t tensor;
-  BoxRuns runs;
-  std::span<std::byte> out;
-};
-
-/// Elements that several pieces hold, as one of them has them: read into memory of their own and
-/// compared with what `out` holds of the others.
-struct Copy {
-  uint32_t logical;
-  Part part;
-  Box box;      // of the logical tensor
-  Box out_box;  // that `out` holds
-  std::span<std::byte> out;
-  bool fills;  // `out` gets it; else all of `box` is there already.
-};
-
 /// Copies that are in memory at a time, unless one alone is larger.
 constexpr uint64_t kCopyBytes = 64 * kMiB;
-
-/// Collects what the requests of one Read() come to, then does it shard by shard.
-class BoxReader {
- public:
-  BoxReader(const Checkpoint::Impl& checkpoint, bool verify, bool stepwise)
-      : checkpoint_(checkpoint), verify_(verify), stepwise_(stepwise) {}
-
-  Status Add(const BoxRequest& request);
-  /// Elements `box`, which `out` holds, from `first`, and from `others` to compare with it.
-  Status AddCopies(uint32_t logical, const Part& first, std::span<const Part* const> others,
-                   const Box& box, std::span<std::byte> out) {
-    DSCKPT_RETURN_IF_ERROR(AddTransfer(logical, first, box, box, out));
-    for (const Part* const other : others) AddCopy(logical, *other, box, box, out, false);
-    return Status();
-  }
-  /// The elements of `box`, which `out` holds, that overlapping regions have, to compare them.
-  void AddOverlaps(uint32_t logical, const PartMap& parts, const Box& box,
-                   std::span<std::byte> out) {
-    for (const PartMap::Region& region : parts.regions()) {
-      if (!region.overlaps) continue;
-      const auto common = Intersect(parts.box(region), box);
-      if (common) AddCopy(logical, parts.copies(region)[0], *common, box, out, true);
-    }
-  }
-  Result<bool> SameDigest(const Part& a, const Part& b) const;
-  Status Run();
-
- private:
-  Status AddRegion(uint32_t logical, const PartMap& parts, const PartMap::Region& region,
-                   const Box& common, const Box& out_box, std::span<std::byte> out);
-  Status AddTransfer(uint32_t logical, const Part& part, const Box& common, const Box& out_box,
-                     std::span<std::byte> out);
-  void AddCopy(uint32_t logical, const Part& part, const Box& common, const Box& out_box,
-               std::span<std::byte> out, bool fills) {
-    copies_.push_back({logical, part, common, out_box, out, fills});
-  }
-  Status RunTransfers();
-  Status RunCopies();
-  Status ReadShard(uint32_t shard, std::span<const Transfer> transfers) const;
-  Status Merge(const Copy& copy, std::span<const std::byte> bytes);
-
-  const Checkpoint::Impl& checkpoint_;
-  const bool verify_, stepwise_;
-  std::vector<Transfer> transfers_;
-  std::vector<Copy> copies_;
-  std::map<const std::byte*, Overlay> overlays_;  // By the `out` of the copies that fill it.
-};
+}  // namespace
 
 Status BoxReader::Add(const BoxRequest& request) {
   DSCKPT_ASSIGN_OR_RETURN(const uint32_t logical, checkpoint_.TensorOrdinal(request.name));
@@ -121,18 +50,18 @@ Status BoxReader::AddRegion(uint32_t logical, const PartMap& parts, const PartMa
                             const Box& common, const Box& out_box, std::span<std::byte> out) {
   // One of each declared group of replicas, where possible from a shard that is open already;
   // copies that nobody declared have to prove that they are equal.
-  std::vector<const Part*> distinct;
+  std::vector<const TensorPart*> distinct;
   std::unordered_map<uint32_t, size_t> groups;  // Positions in `distinct`.
-  for (const Part& part : parts.copies(region)) {
+  for (const TensorPart& part : parts.copies(region)) {
     const auto [group, is_new] = groups.try_emplace(part.replica_group, distinct.size());
     if (is_new || part.replica_group == 0) {
       distinct.push_back(&part);
-    } else if (const Part*& same = distinct[group->second];
+    } else if (const TensorPart*& same = distinct[group->second];
                !checkpoint_.IsOpen(same->shard) && checkpoint_.IsOpen(part.shard)) {
       same = &part;
     }
   }
-  const Part& first = *distinct[0];
+  const TensorPart& first = *distinct[0];
   if (region.overlaps) {
     AddCopy(logical, first, common, out_box, out, true);
   } else {
@@ -146,9 +75,7 @@ Status BoxReader::AddRegion(uint32_t logical, const PartMap& parts, const PartMa
   return Status();
 }
 
-/// True when both parts are whole stored tensors of one dtype, shape and content. False decides
-/// nothing: other layouts of the same elements have other digests.
-Result<bool> BoxReader::SameDigest(const Part& a, const Part& b) const {
+Result<bool> BoxReader::SameDigest(const TensorPart& a, const TensorPart& b) const {
   DSCKPT_ASSIGN_OR_RETURN(const File file_a, checkpoint_.OpenShard(a.shard));
   DSCKPT_ASSIGN_OR_RETURN(const File file_b, checkpoint_.OpenShard(b.shard));
   if (a.tensor >= file_a.tensor_count() || b.tensor >= file_b.tensor_count()) return false;
@@ -161,7 +88,7 @@ Result<bool> BoxReader::SameDigest(const Part& a, const Part& b) const {
   return digest && digest == file_b.Digest(info_b);
 }
 
-Status BoxReader::AddTransfer(uint32_t logical, const Part& part, const Box& common,
+Status BoxReader::AddTransfer(uint32_t logical, const TensorPart& part, const Box& common,
                               const Box& out_box, std::span<std::byte> out) {
   DSCKPT_ASSIGN_OR_RETURN(const File file, checkpoint_.OpenShard(part.shard));
   const LogicalTensorInfo info = checkpoint_.Info(logical);
@@ -206,8 +133,8 @@ Status BoxReader::Run() {
 }
 
 Status BoxReader::RunTransfers() {
-  std::vector<Transfer> sorted = std::exchange(transfers_, {});
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Transfer& a, const Transfer& b) {
+  std::vector<BoxTransfer> sorted = std::exchange(transfers_, {});
+  std::stable_sort(sorted.begin(), sorted.end(), [](const BoxTransfer& a, const BoxTransfer& b) {
     return a.shard != b.shard ? a.shard < b.shard : a.tensor < b.tensor;
   });
   for (size_t begin = 0; begin < sorted.size();) {
@@ -225,7 +152,7 @@ Status BoxReader::RunCopies() {
     std::deque<std::vector<std::byte>> memory;
     size_t end = begin;
     for (uint64_t total = 0; end < copies_.size(); ++end) {
-      const Copy& copy = copies_[end];
+      const BoxCopy& copy = copies_[end];
       const DTypeInfo dtype = checkpoint_.Info(copy.logical).dtype;
       const uint64_t bytes = Volume(copy.box) / dtype.block_elements * dtype.block_bytes;
       if (end > begin && total + bytes > kCopyBytes) break;
@@ -243,12 +170,12 @@ Status BoxReader::RunCopies() {
 }
 
 /// `transfers` of one shard, by tensor. Each chunk is read and checked once, whoever wants it.
-Status BoxReader::ReadShard(uint32_t shard, std::span<const Transfer> transfers) const {
+Status BoxReader::ReadShard(uint32_t shard, std::span<const BoxTransfer> transfers) const {
   DSCKPT_ASSIGN_OR_RETURN(const File file, checkpoint_.OpenShard(shard));
   const File::Impl& impl = file.impl();
   struct Item {
     StoredItem stored;
-    std::span<const Transfer> transfers;
+    std::span<const BoxTransfer> transfers;
   };
   std::vector<Item> items;
   for (size_t begin = 0; begin < transfers.size();) {
@@ -267,7 +194,7 @@ Status BoxReader::ReadShard(uint32_t shard, std::span<const Transfer> transfers)
     for (uint32_t chunk = 0; chunk < stored.chunk_count(); ++chunk) {
       const uint64_t begin = chunk * kChunkBytes;
       const uint64_t end = begin + stored.raw_length(chunk);
-      const auto wants = [&](const Transfer& transfer) {
+      const auto wants = [&](const BoxTransfer& transfer) {
         return transfer.runs.Overlaps(begin, end);
       };
       if (std::any_of(items[i].transfers.begin(), items[i].transfers.end(), wants)) {
@@ -284,7 +211,7 @@ Status BoxReader::ReadShard(uint32_t shard, std::span<const Transfer> transfers)
       const auto cached = checkpoint_.chunks.Get({shard, tensor, chunk, verify_}, *impl.input,
                                                  items[item].stored, plan.spans[i].offset);
       if (!cached.ok()) return InFile(cached.status(), *impl.input);
-      for (const Transfer& transfer : items[item].transfers) {
+      for (const BoxTransfer& transfer : items[item].transfers) {
         transfer.runs.Copy((*cached)->raw(), chunk * kChunkBytes, transfer.out);
       }
     }
@@ -298,7 +225,7 @@ Status BoxReader::ReadShard(uint32_t shard, std::span<const Transfer> transfers)
                              DSCKPT_ASSIGN_OR_RETURN(
                                  const auto raw,
                                  RawChunk(item.stored, ref.chunk, bytes, verify_, *lease));
-                             for (const Transfer& transfer : item.transfers) {
+                             for (const BoxTransfer& transfer : item.transfers) {
                                transfer.runs.Copy(raw, ref.chunk * kChunkBytes, transfer.out);
                              }
                              return Status();
@@ -307,7 +234,7 @@ Status BoxReader::ReadShard(uint32_t shard, std::span<const Transfer> transfers)
 }
 
 /// Compares a copy with what `out` holds of its elements by now, then puts it there.
-Status BoxReader::Merge(const Copy& copy, std::span<const std::byte> bytes) {
+Status BoxReader::Merge(const BoxCopy& copy, std::span<const std::byte> bytes) {
   const DTypeInfo dtype = checkpoint_.Info(copy.logical).dtype;
   std::optional<Box> differs;
   if (copy.fills) {
@@ -325,70 +252,6 @@ Status BoxReader::Merge(const Copy& copy, std::span<const std::byte> bytes) {
                     ", this one among them: declare pieces, or give rank-specific "
                     "tensors names of their own")
       .WithPath(checkpoint_.shard_paths[copy.part.shard]);
-}
-
-/// Boxes of at most about kStepBytes that make up `whole`, in row-major order.
-std::vector<Box> Steps(const Box& whole, const DTypeInfo& dtype) {
-  constexpr uint64_t kStepBytes = 2 * kChunkBytes;
-  const uint64_t step = kStepBytes / dtype.block_bytes * dtype.block_elements;
-  OwnedPiece range;
-  range.logical_shape = Extents(whole);
-  range.form = Piece::Form::kFlat;
-  std::vector<Box> boxes;
-  for (uint64_t begin = 0; begin < Volume(whole); begin += step) {
-    range.flat = {static_cast<int64_t>(begin),
-                  static_cast<int64_t>(std::min(begin + step, Volume(whole)))};
-    ForEachBox(range, dtype.block_elements, [&](const Box& box, uint64_t) {
-      boxes.push_back(box);
-      for (size_t i = 0; i < whole.size(); ++i) {
-        boxes.back()[i].begin += whole[i].begin;
-        boxes.back()[i].end += whole[i].begin;
-      }
-    });
-  }
-  return boxes;
-}
-
-/// The copies of one region with each other.
-Status CompareRegion(const Checkpoint::Impl& checkpoint, const LogicalTensorInfo& info,
-                     const PartMap& parts, const PartMap::Region& region) {
-  const auto copies = parts.copies(region);
-  std::vector<const Part*> undecided;
-  for (const Part& copy : copies.subspan(1)) {
-    DSCKPT_ASSIGN_OR_RETURN(const bool same,
-                            BoxReader(checkpoint, true, true).SameDigest(copies[0], copy));
-    if (!same) undecided.push_back(&copy);
-  }
-  if (undecided.empty()) return Status();
-  std::vector<std::byte> memory;
-  for (const Box& box : Steps(parts.box(region), info.dtype)) {
-    memory.resize(Volume(box) / info.dtype.block_elements * info.dtype.block_bytes);
-    BoxReader reader(checkpoint, true, true);
-    DSCKPT_RETURN_IF_ERROR(reader.AddCopies(info.ordinal, copies[0], undecided, box, memory));
-    DSCKPT_RETURN_IF_ERROR(reader.Run());
-  }
-  return Status();
-}
-
-}  // namespace
-
-Status CompareCopies(const Checkpoint::Impl& checkpoint, uint32_t tensor) {
-  const LogicalTensorInfo info = checkpoint.Info(tensor);
-  DSCKPT_ASSIGN_OR_RETURN(const auto parts, checkpoint.Parts(tensor));
-  bool overlaps = false;
-  for (const PartMap::Region& region : parts->regions()) {
-    DSCKPT_RETURN_IF_ERROR(CompareRegion(checkpoint, info, *parts, region));
-    overlaps = overlaps || region.overlaps;
-  }
-  if (!overlaps) return Status();
-  std::vector<std::byte> memory;
-  for (const Box& box : Steps(WholeBox(parts->shape()), info.dtype)) {
-    memory.resize(Volume(box) / info.dtype.block_elements * info.dtype.block_bytes);
-    BoxReader reader(checkpoint, true, true);
-    reader.AddOverlaps(tensor, *parts, box, memory);
-    DSCKPT_RETURN_IF_ERROR(reader.Run());
-  }
-  return Status();
 }
 
 Status ReadBlocks(const Checkpoint::Impl& checkpoint, uint32_t tensor, uint64_t first,
