@@ -12,6 +12,7 @@
 #include "dsckpt/limits.h"
 #include "dsckpt/run_layout.h"
 #include "format/names.h"
+#include "io/path.h"
 #include "reader/checkpoint/box_reader.h"
 #include "reader/checkpoint/checkpoint_impl.h"
 #include "reader/checkpoint/compare_copies.h"
