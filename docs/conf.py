@@ -13,6 +13,8 @@ import sys
 import types
 from pathlib import Path
 
+from sphinx.util import inspect
+
 sys.path.insert(0, str(Path(__file__).parent))
 from headers import Reference
 
@@ -48,6 +50,7 @@ cpp_id_attributes = c_id_attributes = ["DSCKPT_API"]
 
 # Python: the sources as they are. The compiled part need not be built: its stub says the same.
 autodoc_mock_imports = ["torch", "numpy", "ml_dtypes", "deepspeed", "safetensors"]
+autoclass_content = "both"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
@@ -105,8 +108,16 @@ def on_docstring(app, what, name, thing, options, lines) -> None:
             lines[i + 1 : i + 1] = ["", "::"]
 
 
+def on_signature(app, what, name, thing, options, arguments, result):
+    """Of a class whose base is mocked, Sphinx takes the mock's arguments for those of the class."""
+    if what == "class" and arguments and "**kwargs" in arguments:
+        return inspect.stringify_signature(inspect.signature(thing.__init__, bound_method=True), show_return_annotation=False), None
+    return None
+
+
 def setup(app) -> None:
     load_stub()
     check_pages()
     app.connect("source-read", on_source_read)
     app.connect("autodoc-process-docstring", on_docstring)
+    app.connect("autodoc-process-signature", on_signature)

@@ -34,7 +34,7 @@ class Header:
     def __init__(self, path: Path) -> None:
         self.text = path.read_text()
         self.path = path
-        self.at = 0
+        self.at = self.begin = 0
         self.scopes = [Scope("namespace")]
         self.documented = self.internal = False
         self.missing: list[tuple[int, str]] = []
@@ -72,6 +72,7 @@ class Header:
             self.declaration()
 
     def directive(self, text: str) -> None:
+        self.begin = self.at
         macro = re.match(r"#\s*define\s+(\w+)", text)
         if macro and not macro[1].endswith("_") and not macro[1].endswith("_INNER"):
             self.ask(macro[1])
@@ -87,7 +88,8 @@ class Header:
 
     def declaration(self) -> None:
         """Reads to the end of a declaration, or into the scope that it opens."""
-        start, head = self.at, ""
+        start = self.begin = self.at
+        head = ""
         while self.at < len(self.text):
             rest = self.text[self.at :]
             if skipped := LITERAL.match(rest) or BLOCK_COMMENT.match(rest):
@@ -183,7 +185,7 @@ class Header:
 
     def ask(self, name: str) -> None:
         if not self.documented and not self.internal and not self.hidden():
-            self.missing.append((self.line(self.at), "::".join([*self.within(), name])))
+            self.missing.append((self.line(self.begin), "::".join([*self.within(), name])))
 
     def hidden(self) -> bool:
         return any(scope.kind == "hidden" or not scope.public for scope in self.scopes)
