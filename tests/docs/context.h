@@ -18,6 +18,7 @@ extern int rank, ranks;
 extern std::string run;
 extern void* device_weights;
 extern dsckpt::Stream stream;
+extern dsckpt::State state;
 extern std::unique_ptr<dsckpt::Engine> engine;
 
 #endif  // DSCKPT_TESTS_DOCS_CONTEXT_H_
