@@ -68,7 +68,7 @@ bool IsUnsafe(char32_t value) {
          (value >= 0xFFF9 && value <= 0xFFFB);
 }
 
-std::string Printable(std::string_view name) { return Escape(name, true); }
+std::string TerminalName(std::string_view name) { return Escape(name, true); }
 
 std::string SafeText(std::string_view text) { return Escape(text, false); }
 
@@ -110,7 +110,7 @@ std::string FitWidth(std::string_view text, size_t width) {
 
 std::string QuotedName(std::string_view name) {
   constexpr size_t kShownColumns = 200;
-  return "'" + FitWidth(Printable(name), kShownColumns) + "'";
+  return "'" + FitWidth(TerminalName(name), kShownColumns) + "'";
 }
 
 }  // namespace dsckpt

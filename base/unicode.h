@@ -23,9 +23,10 @@ CodePoint FrontCodePoint(std::string_view text);
 /// and zero-width characters with which a name can pose as another.
 bool IsUnsafe(char32_t value);
 
-/// A name as one unambiguous word: unsafe characters and invalid UTF-8 as \xNN or \uNNNN, and
-/// backslashes doubled.
-std::string Printable(std::string_view name);
+/// A name as one unambiguous word of a listing: unsafe characters and invalid UTF-8 as \xNN or
+/// \uNNNN, and backslashes doubled. In a message, where quotes stand around it, it is Printable()
+/// (base/text.h).
+std::string TerminalName(std::string_view name);
 /// A sentence that is readable already (backslashes kept), made safe for a terminal.
 std::string SafeText(std::string_view text);
 

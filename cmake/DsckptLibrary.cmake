@@ -9,19 +9,39 @@ if(DSCKPT_WITH_CUDA)
 endif()
 add_library(dsckpt ${objects})
 add_library(dsckpt::dsckpt ALIAS dsckpt)
-target_compile_features(dsckpt PUBLIC cxx_std_20)
-target_include_directories(dsckpt PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-                           $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-target_link_libraries(dsckpt PRIVATE $<BUILD_INTERFACE:dsckpt_options> dsckpt::xxhash dsckpt::zstd PUBLIC Threads::Threads)
-if(DSCKPT_WITH_URING)
-  target_link_libraries(dsckpt PRIVATE dsckpt::uring)
+# For tests and benchmarks, which reach below the public API: the shared library hides what they call.
+set(libraries dsckpt)
+if(BUILD_SHARED_LIBS)
+  add_library(dsckpt_internal STATIC EXCLUDE_FROM_ALL ${objects})
+  list(APPEND libraries dsckpt_internal)
+else()
+  add_library(dsckpt_internal ALIAS dsckpt)
 endif()
-set_target_properties(dsckpt PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
-
-if(DSCKPT_WITH_CUDA)
-  target_link_libraries(dsckpt PRIVATE CUDA::cudart_static)
-  # What nvcc would add by itself for every program that links an object of its making.
-  set_target_properties(dsckpt PROPERTIES CUDA_RUNTIME_LIBRARY None)
+foreach(library ${libraries})
+  target_compile_features(${library} PUBLIC cxx_std_20)
+  target_include_directories(${library} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(${library} PRIVATE $<BUILD_INTERFACE:dsckpt_options> dsckpt::xxhash dsckpt::zstd
+                        PUBLIC Threads::Threads)
+  if(DSCKPT_WITH_URING)
+    target_link_libraries(${library} PRIVATE dsckpt::uring)
+  endif()
+  if(DSCKPT_WITH_CUDA)
+    target_link_libraries(${library} PRIVATE CUDA::cudart_static)
+    # What nvcc would add by itself for every program that links an object of its making.
+    set_target_properties(${library} PROPERTIES CUDA_RUNTIME_LIBRARY None)
+  endif()
+endforeach()
+# A program that was linked with one minor version before 1.0 runs with no other.
+set(soversion ${PROJECT_VERSION_MAJOR})
+if(soversion EQUAL 0)
+  set(soversion 0.${PROJECT_VERSION_MINOR})
+endif()
+set_target_properties(dsckpt PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${soversion})
+if(BUILD_SHARED_LIBS)
+  # Hidden visibility leaves what the standard library's headers declare visible; the script does not.
+  target_link_options(dsckpt PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/dsckpt.map -Wl,--no-undefined)
+  set_target_properties(dsckpt PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/dsckpt.map)
 endif()
 
 if(NOT DSCKPT_INSTALL)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/little_endian.h"
+#include "base/text.h"
 
 namespace dsckpt::format {
 namespace {
@@ -65,14 +66,6 @@ Hash128 ObjectDigest(uint64_t raw_bytes, std::span<const Hash128> sums) {
   return TensorDigest(0, dims, sums);
 }
 
-std::string ToHex(const Hash128& hash) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text(32, '0');
-  for (int i = 0; i < 16; ++i) {
-    text[15 - i] = kDigits[hash.high >> (4 * i) & 0xF];
-    text[31 - i] = kDigits[hash.low >> (4 * i) & 0xF];
-  }
-  return text;
-}
+std::string ToHex(const Hash128& hash) { return Hex64(hash.high) + Hex64(hash.low); }
 
 }  // namespace dsckpt::format

@@ -99,6 +99,15 @@ Status CheckArguments(Encoding encoding, uint32_t element_bytes, size_t raw_byte
   return {};
 }
 
+// RFC 8878, section 3.1.1.1: a window of its own, or as much as the content.
+uint64_t WindowBytes(std::span<const std::byte> frame, size_t content_bytes) {
+  const auto at = [&](size_t i) { return std::to_integer<uint64_t>(frame[i]); };
+  const bool single_segment = (at(4) >> 5 & 1) != 0;
+  if (single_segment) return content_bytes;
+  const uint64_t base = uint64_t{1} << (10 + (at(5) >> 3));
+  return base + base / 8 * (at(5) & 7);
+}
+
 Status CheckFrame(std::span<const std::byte> stored, size_t raw_bytes) {
   const auto corrupt = [](const std::string& what) {
     return Status(StatusCode::kCorrupt, "encoded chunk: " + what);
@@ -117,6 +126,10 @@ Status CheckFrame(std::span<const std::byte> stored, size_t raw_bytes) {
   }
   if (ZSTD_getDictID_fromFrame(stored.data(), stored.size()) != 0) {
     return corrupt("the zstd frame needs a dictionary");
+  }
+  if (const uint64_t window = WindowBytes(stored, raw_bytes); window > kMaxZstdWindowBytes) {
+    return corrupt("the zstd frame has a window of " + std::to_string(window) + " bytes, above " +
+                   std::to_string(kMaxZstdWindowBytes));
   }
   const size_t frame = ZSTD_findFrameCompressedSize(stored.data(), stored.size());
   if (ZSTD_isError(frame)) {

@@ -52,15 +52,6 @@ static_assert(CodesAreDense(), "FindDType(code) indexes the table by code");
 
 constexpr uint64_t kMaxCount = std::numeric_limits<int64_t>::max();
 
-std::string ShapeText(std::span<const int64_t> shape) {
-  std::string text = "[";
-  for (const int64_t dim : shape) {
-    if (text.size() > 1) text += ',';
-    text += std::to_string(dim);
-  }
-  return text + ']';
-}
-
 Status BadShape(std::span<const int64_t> shape, const std::string& why) {
   return Status(StatusCode::kInvalidArgument, "shape " + ShapeText(shape) + ": " + why);
 }
@@ -81,6 +72,20 @@ std::optional<DTypeInfo> FindDType(std::string_view name) {
 }
 
 std::span<const DTypeInfo> AllDTypes() { return kTable; }
+
+std::string DTypeText(DType code) {
+  if (const auto known = FindDType(code)) return std::string(known->name);
+  return "unknown(" + std::to_string(static_cast<unsigned>(code)) + ")";
+}
+
+std::string ShapeText(std::span<const int64_t> shape) {
+  std::string text = "[";
+  for (const int64_t dim : shape) {
+    if (text.size() > 1) text += ", ";
+    text += std::to_string(dim);
+  }
+  return text + ']';
+}
 
 Result<uint64_t> ElementCount(std::span<const int64_t> shape) {
   uint64_t others = 1;  // Product of the dimensions that are not zero.

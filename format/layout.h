@@ -5,17 +5,13 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/align.h"
 #include "dsckpt/limits.h"
 
 // The one rule for where raw tensors lie (spec/format.md, "Layout"): writers place by it, readers
 // predict by it, so that holes and overlaps cannot be expressed.
 
 namespace dsckpt::format {
-
-/// `value` rounded up to a multiple of `alignment`, a power of two.
-constexpr uint64_t AlignUp(uint64_t value, uint64_t alignment) {
-  return (value + alignment - 1) & ~(alignment - 1);
-}
 
 /// Alignment classes: the exponent of the largest power of two, at most a page, that divides a byte
 /// size.
@@ -40,7 +36,7 @@ class RawLayout {
   /// REQUIRES: data_begin <= kMaxFileBytes.
   void Place(uint64_t data_begin) {
     tail_begin_ = PlaceRegion(next_[true], data_begin);
-    unlisted_begin_ = AlignUp(tail_begin_, kPageBytes);
+    unlisted_begin_ = RoundUp(tail_begin_, kPageBytes);
     raw_end_ = any_unlisted_ ? PlaceRegion(next_[false], unlisted_begin_) : tail_begin_;
   }
 
@@ -55,7 +51,7 @@ class RawLayout {
   uint64_t tail_begin() const { return tail_begin_; }
   uint64_t unlisted_begin() const { return unlisted_begin_; }
   uint64_t raw_end() const { return raw_end_; }
-  uint64_t log_begin() const { return AlignUp(raw_end_, kPageBytes); }
+  uint64_t log_begin() const { return RoundUp(raw_end_, kPageBytes); }
 
  private:
   // Bytes of each class before Place(), the class's next offset after it.

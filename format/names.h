@@ -1,18 +1,20 @@
 #ifndef DSCKPT_FORMAT_NAMES_H_
 #define DSCKPT_FORMAT_NAMES_H_
 
-// Legal names, path segments, printing.
+// Which names an item may have, and the path segments that names are made of.
 
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/text.h"
 #include "dsckpt/status.h"
 #include "dsckpt/tree.h"
 
 namespace dsckpt::format {
 
-bool IsValidUtf8(std::string_view text);
+using dsckpt::IsValidUtf8;
+using dsckpt::Printable;
 
 /// May a dsckpt item bear this name? kInvalidArgument says why not: NUL, reserved, not UTF-8, too
 /// long.
@@ -25,10 +27,6 @@ void AppendSegment(std::string& out, const Key& key);
 
 /// The inverse for one segment: the typed key. `storage` holds the text of a string key.
 Result<Key> ParseSegment(std::string_view segment, std::string& storage);
-
-/// `name` for a terminal or a message: controls, DEL, C1 and invalid UTF-8 as \xNN, quotes and
-/// backslash escaped.
-std::string Printable(std::string_view name);
 
 }  // namespace dsckpt::format
 

@@ -10,10 +10,6 @@
 
 namespace dsckpt::io {
 
-namespace {
-constexpr uint64_t kHugePage = 2 * kMiB;
-}
-
 Result<AlignedBuffer> AlignedBuffer::Allocate(uint64_t bytes, uint64_t alignment) {
   // Below two huge pages there may be no whole one inside.
   const bool huge = bytes >= 2 * kHugePage;

@@ -8,9 +8,13 @@
 #include <span>
 #include <utility>
 
+#include "dsckpt/limits.h"
 #include "dsckpt/status.h"
 
 namespace dsckpt::io {
+
+/// Of x86-64, and of most others with pages of 4 KiB.
+inline constexpr uint64_t kHugePage = 2 * kMiB;
 
 /// Uninitialised memory with a chosen alignment. Large ones ask for huge pages, because page faults
 /// would cost more than the read that fills them. Stays readable in a forked child, unlike

@@ -9,10 +9,11 @@
 #include <array>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <type_traits>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace dsckpt::io {
 namespace {
@@ -285,7 +286,7 @@ class CudaBackend final : public DeviceBackend {
     if (device < 0 || device >= kMaxDevices) return NoDevice(device);
     std::atomic<CUcontext>& slot = contexts_[static_cast<size_t>(device)];
     if (CUcontext context = slot.load(std::memory_order_acquire)) return context;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     CUdevice handle = 0;
     unsigned flags = 0;
     int active = 0;
@@ -307,7 +308,7 @@ class CudaBackend final : public DeviceBackend {
 
   const Driver driver_;
   std::atomic<bool> batches_{true};
-  std::mutex mutex_;
+  Mutex mutex_;
   std::array<std::atomic<CUcontext>, kMaxDevices> contexts_ = {};
 };
 

@@ -2,16 +2,15 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <memory>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "io/error.h"
@@ -23,14 +22,14 @@ namespace dsckpt::io {
 namespace {
 
 /// A descriptor that is closed at the end, errors of close() unseen: for reading.
-class Descriptor {
+class ScopedDescriptor {
  public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
+  explicit ScopedDescriptor(int fd) : fd_(fd) {}
+  ~ScopedDescriptor() {
     if (fd_ >= 0) Sys().close(fd_);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  ScopedDescriptor(const ScopedDescriptor&) = delete;
+  ScopedDescriptor& operator=(const ScopedDescriptor&) = delete;
   int get() const { return fd_; }
 
  private:
@@ -169,28 +168,50 @@ Status Exchange(const std::string& a, const std::string& b) {
   return Status(StatusCode::kUnsupported, status.message()).WithErrno(error).WithPath(b);
 }
 
+Result<std::string> ReplaceDirectory(const std::string& from, const std::string& to,
+                                     const std::string& aside,
+                                     const std::function<void()>& between) {
+  Status exchanged = Exchange(from, to);
+  if (exchanged.ok()) return from;
+  if (exchanged.code() != StatusCode::kUnsupported) return exchanged;
+  DSCKPT_RETURN_IF_ERROR(RenameNoReplace(to, aside));
+  if (between) between();
+  const Status renamed = RenameNoReplace(from, to);
+  if (renamed.ok()) return aside;
+  const Status undone = RenameNoReplace(aside, to);
+  if (undone.ok()) return renamed;
+  return Status(renamed.code(), renamed.message() + "; what stood there is now called '" + aside +
+                                    "': " + undone.message())
+      .WithErrno(renamed.error_number())
+      .WithPath(to);
+}
+
 Status RenameFile(const std::string& from, const std::string& to) {
   if (Sys().rename(from.c_str(), to.c_str()) == 0) return Status();
   return ErrnoStatus(errno, "rename '" + from + "' to", to);
 }
 
 Status SyncDirectory(const std::string& path) {
-  const Descriptor fd(Sys().open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
+  const ScopedDescriptor fd(Sys().open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
   if (fd.get() < 0) return ErrnoStatus(errno, "open directory", path);
   if (Sys().fsync(fd.get()) == 0 || errno == EINVAL || errno == ENOTSUP) return Status();
   return ErrnoStatus(errno, "sync directory", path);
 }
 
 Status RemoveAll(const std::string& path) {
-  std::error_code error;
-  std::filesystem::remove_all(path, error);
-  if (error) return ErrnoStatus(error.value(), "remove", path);
+  const auto remove_one = [](const char* entry, const struct stat*, int, FTW*) {
+    return remove(entry) == 0 || errno == ENOENT ? 0 : errno;
+  };
+  constexpr int kDescriptors = 16;  // Deeper directories are opened again.
+  const int error = nftw(path.c_str(), remove_one, kDescriptors, FTW_DEPTH | FTW_PHYS);
+  if (error > 0) return ErrnoStatus(error, "remove", path);
+  if (error < 0 && errno != ENOENT) return ErrnoStatus(errno, "remove", path);
   return Status();
 }
 
 Result<std::vector<std::byte>> ReadSmallFile(const std::string& path, uint64_t max_bytes) {
   // Without O_NONBLOCK a FIFO of that name would block for good.
-  const Descriptor fd(Sys().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0));
+  const ScopedDescriptor fd(Sys().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0));
   if (fd.get() < 0) return ErrnoStatus(errno, "open", path);
   struct stat info;
   if (fstat(fd.get(), &info) != 0) return ErrnoStatus(errno, "read", path);
@@ -233,6 +254,11 @@ Result<PathKind> KindOf(const std::string& path) {
   }
   if (S_ISREG(info.st_mode)) return PathKind::kFile;
   return S_ISDIR(info.st_mode) ? PathKind::kDirectory : PathKind::kOther;
+}
+
+bool Stands(const std::string& path) {
+  const auto kind = KindOf(path);
+  return kind.ok() && *kind != PathKind::kNone;
 }
 
 Result<uint64_t> FileBytes(const std::string& path) {

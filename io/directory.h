@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,14 @@ Status RenameNoReplace(const std::string& from, const std::string& to);
 /// What stands at `a` and at `b` change places in one step. kUnsupported where the file system or
 /// the kernel cannot: nothing has changed then.
 Status Exchange(const std::string& a, const std::string& b);
+/// Gives the directory `from` the name `to`, where another one stands. In one step where the file
+/// system can exchange the two: then `from` is the name of the old one afterwards. Elsewhere in two
+/// renames: the old one is called `aside` first (then `between` is called) and gets its name back
+/// when the second rename fails. Returns which of the two names the old one has. kNotFound: one of
+/// them is not there; kAlreadyExists: something is called `aside`.
+Result<std::string> ReplaceDirectory(const std::string& from, const std::string& to,
+                                     const std::string& aside,
+                                     const std::function<void()>& between = {});
 /// Replaces a file.
 Status RenameFile(const std::string& from, const std::string& to);
 /// fsync; file systems that cannot (EINVAL, ENOTSUP) are no error.
@@ -47,6 +56,8 @@ Status WriteValueFile(const std::string& path, std::span<const std::byte> bytes)
 /// What stands at a path; links are not followed.
 enum class PathKind { kNone, kFile, kDirectory, kOther };
 Result<PathKind> KindOf(const std::string& path);
+/// Whether anything stands there, as far as can be told.
+bool Stands(const std::string& path);
 /// Size of a regular file; kInvalidArgument when it is none. Links are not followed.
 Result<uint64_t> FileBytes(const std::string& path);
 

@@ -1,6 +1,7 @@
 #include "io/input_file.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +11,8 @@
 #include <mutex>
 #include <utility>
 
+#include "base/lru.h"
+#include "base/mutex.h"
 #include "dsckpt/limits.h"
 #include "io/file_kind.h"
 #include "io/syscalls.h"
@@ -32,6 +35,38 @@ int OpenToRead(const std::string& path) {
   return Sys().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
 }
 
+/// Keeps the last used descriptors of files that were given back, for the whole process: files that
+/// are read once in a while must not keep one each. Never destroyed: files may outlive what is.
+class ReopenedDescriptors {
+ public:
+  static ReopenedDescriptors& Get() {
+    static auto* const all = [] {
+      // A child of fork() must not find the mutex held by a thread that it does not have.
+      pthread_atfork([] { Get().mutex_.lock(); }, [] { Get().mutex_.unlock(); },
+                     [] { Get().mutex_.unlock(); });
+      return new ReopenedDescriptors;
+    }();
+    return *all;
+  }
+  std::shared_ptr<const Descriptor> Find(const InputFile* file) {
+    std::lock_guard lock(mutex_);
+    const auto* const found = kept_.Find(file);
+    return found != nullptr ? *found : nullptr;
+  }
+  void Put(const InputFile* file, std::shared_ptr<const Descriptor> descriptor) {
+    std::lock_guard lock(mutex_);
+    kept_.Put(file, std::move(descriptor));
+  }
+  void Erase(const InputFile* file) {
+    std::lock_guard lock(mutex_);
+    kept_.Erase(file);
+  }
+
+ private:
+  std::mutex mutex_;
+  LruCache<const InputFile*, std::shared_ptr<const Descriptor>> kept_{kReopenedFiles};
+};
+
 class PosixFile : public InputFile {
  public:
   PosixFile(std::string path, int fd, const struct stat& info)
@@ -39,29 +74,31 @@ class PosixFile : public InputFile {
         device_(info.st_dev),
         inode_(info.st_ino),
         size_(static_cast<uint64_t>(info.st_size)),
-        fd_(fd) {}
+        own_(std::make_shared<const Descriptor>(fd)) {}
   ~PosixFile() override {
-    if (direct_fd_ >= 0) Sys().close(direct_fd_);
-    if (fd_ >= 0) Sys().close(fd_);
+    if (own_ == nullptr) ReopenedDescriptors::Get().Erase(this);
   }
 
   uint64_t size() const override { return size_; }
   const std::string& path() const override { return path_; }
-  int fd() const override {
-    std::lock_guard lock(mutex_);
-    if (fd_ < 0) fd_ = Reopen();
-    return fd_;
+  std::shared_ptr<const Descriptor> descriptor() const override {
+    if (own_ != nullptr) return own_;
+    if (auto kept = ReopenedDescriptors::Get().Find(this)) return kept;
+    // Several threads may open it at once; all but the last used ones are closed after use.
+    auto reopened = Reopen();
+    if (reopened != nullptr) ReopenedDescriptors::Get().Put(this, reopened);
+    return reopened;
   }
   void Release(std::shared_ptr<const Mapping> mapping) const override {
     mapping_ = std::move(mapping);
-    Sys().close(std::exchange(fd_, -1));
+    own_ = nullptr;
   }
 
   Status ReadAt(uint64_t offset, std::span<std::byte> out) const override {
-    const int from = fd();
-    if (from < 0) return ReadMapping(offset, out);
+    const auto from = descriptor();
+    if (from == nullptr) return ReadMapping(offset, out);
     Transfer transfer{.request = {.op = IoRequest::Op::kRead,
-                                  .fd = from,
+                                  .fd = from->fd(),
                                   .data = out.data(),
                                   .bytes = out.size(),
                                   .offset = offset,
@@ -70,7 +107,7 @@ class PosixFile : public InputFile {
     std::optional<int> error;
     if (out.empty()) error = 0;
     while (!error) {
-      const ssize_t got = Sys().pread(from, transfer.next_data(), transfer.next_bytes(),
+      const ssize_t got = Sys().pread(from->fd(), transfer.next_data(), transfer.next_bytes(),
                                       static_cast<off_t>(transfer.next_offset()));
       error = transfer.Advance(got >= 0 ? got : -errno);
     }
@@ -81,16 +118,11 @@ class PosixFile : public InputFile {
 
   Result<uint64_t> ReadDirect(uint64_t offset, std::span<std::byte> out) const override {
     const uint64_t there = std::min<uint64_t>(out.size(), size_ - std::min(size_, offset));
-    std::call_once(direct_opened_, [this] {
-      // The same inode whatever stands under the path by now.
-      const int from = fd();
-      if (from < 0) return;
-      const std::string path = "/proc/self/fd/" + std::to_string(from);
-      direct_fd_ = Sys().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT, 0);
-    });
+    const auto from = descriptor();
+    const int direct_fd = from != nullptr ? from->direct_fd() : -1;
     uint64_t done = 0;
-    while (direct_fd_ >= 0 && done < there) {
-      const ssize_t got = Sys().pread(direct_fd_, out.data() + done, out.size() - done,
+    while (direct_fd >= 0 && done < there) {
+      const ssize_t got = Sys().pread(direct_fd, out.data() + done, out.size() - done,
                                       static_cast<off_t>(offset + done));
       // The rest, an odd end or a refusal, goes through the page cache or gives the error there.
       if (got <= 0) break;
@@ -105,14 +137,13 @@ class PosixFile : public InputFile {
 
  private:
   /// The inode is that of the mapping, which keeps it alive: its number means no other file.
-  int Reopen() const {
+  std::shared_ptr<const Descriptor> Reopen() const {
     const int fd = OpenToRead(path_);
+    if (fd < 0) return nullptr;
+    auto descriptor = std::make_shared<const Descriptor>(fd);
     struct stat info;
-    if (fd >= 0 && fstat(fd, &info) == 0 && info.st_dev == device_ && info.st_ino == inode_) {
-      return fd;
-    }
-    if (fd >= 0) Sys().close(fd);
-    return -1;
+    const bool same = fstat(fd, &info) == 0 && info.st_dev == device_ && info.st_ino == inode_;
+    return same ? descriptor : nullptr;
   }
 
   Status ReadMapping(uint64_t offset, std::span<std::byte> out) const {
@@ -127,11 +158,8 @@ class PosixFile : public InputFile {
   const dev_t device_;
   const ino_t inode_;
   const uint64_t size_;
-  mutable std::mutex mutex_;
-  mutable int fd_;                                  // -1: given back
-  mutable std::shared_ptr<const Mapping> mapping_;  // once it was given back
-  mutable std::once_flag direct_opened_;
-  mutable int direct_fd_ = -1;
+  mutable std::shared_ptr<const Descriptor> own_;   // Null: given back.
+  mutable std::shared_ptr<const Mapping> mapping_;  // Once it was given back.
 };
 
 class SourceFile : public InputFile {
@@ -140,7 +168,7 @@ class SourceFile : public InputFile {
 
   uint64_t size() const override { return source_->size(); }
   const std::string& path() const override { return path_; }
-  int fd() const override { return -1; }
+  std::shared_ptr<const Descriptor> descriptor() const override { return nullptr; }
 
   Status ReadAt(uint64_t offset, std::span<std::byte> out) const override {
     const uint64_t size = source_->size();
@@ -161,6 +189,20 @@ class SourceFile : public InputFile {
 };
 
 }  // namespace
+
+Descriptor::~Descriptor() {
+  if (direct_fd_ >= 0) Sys().close(direct_fd_);
+  Sys().close(fd_);
+}
+
+int Descriptor::direct_fd() const {
+  std::call_once(direct_opened_, [this] {
+    // The same inode whatever stands under its path by now.
+    const std::string path = "/proc/self/fd/" + std::to_string(fd_);
+    direct_fd_ = Sys().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT, 0);
+  });
+  return direct_fd_;
+}
 
 Result<std::shared_ptr<const InputFile>> InputFile::Open(const std::string& path) {
   const int fd = OpenToRead(path);
@@ -188,12 +230,13 @@ std::shared_ptr<const InputFile> InputFile::Of(std::shared_ptr<const Source> sou
 }
 
 Result<std::shared_ptr<const Mapping>> Mapping::Map(const InputFile& file) {
-  if (file.fd() < 0) {
+  const auto descriptor = file.descriptor();
+  if (descriptor == nullptr) {
     return Status(StatusCode::kUnsupported, "a source that is no file cannot be mapped");
   }
   std::span<const std::byte> bytes;
   if (file.size() != 0) {
-    void* at = Sys().mmap(nullptr, file.size(), PROT_READ, MAP_SHARED, file.fd(), 0);
+    void* at = Sys().mmap(nullptr, file.size(), PROT_READ, MAP_SHARED, descriptor->fd(), 0);
     if (at == MAP_FAILED) return ErrnoStatus(errno, "map", file.path());
     bytes = {static_cast<const std::byte*>(at), file.size()};
   }

@@ -1,12 +1,13 @@
 #ifndef DSCKPT_IO_INPUT_FILE_H_
 #define DSCKPT_IO_INPUT_FILE_H_
 
-// Reading files and Sources, mapping.
+// Files and Sources that are read: at an offset, as a mapping, or many spans in parallel.
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -17,6 +18,29 @@
 namespace dsckpt::io {
 
 class Mapping;
+
+/// An open descriptor of a regular file, closed with its last holder.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor();
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  int fd() const { return fd_; }
+  /// Another descriptor of the same file whose reads go past the page cache, opened at the first
+  /// call; -1 where the file system has none. Thread-safe.
+  int direct_fd() const;
+
+ private:
+  const int fd_;
+  mutable std::once_flag direct_opened_;
+  mutable int direct_fd_ = -1;
+};
+
+/// Of how many files that were given back and then read again a process keeps descriptors, at most
+/// two of each, besides those in use: limits of 256 descriptors are common.
+inline constexpr size_t kReopenedFiles = 64;
 
 /// A read-only file or Source. Thread-safe.
 class InputFile {
@@ -35,11 +59,13 @@ class InputFile {
   /// Reads [offset, offset + out.size()), past the page cache where the file system allows it; all
   /// three aligned to pages. Returns how much there was before the end of the file.
   virtual Result<uint64_t> ReadDirect(uint64_t offset, std::span<std::byte> out) const = 0;
-  /// The descriptor, or -1 for a Source and for a file that is under its path no more.
-  virtual int fd() const = 0;
+  /// The descriptor, to be held for as long as it is used; null for a Source and for a file that is
+  /// under its path no more.
+  virtual std::shared_ptr<const Descriptor> descriptor() const = 0;
   /// Gives the descriptor back, now that the file is mapped: programs hold thousands of files open.
   /// Later reads open the file again, or are of the mapping where another one stands under its
-  /// path. REQUIRES: no other call at the same time.
+  /// path. Of the files that were opened again, kReopenedFiles stay open. REQUIRES: no other call
+  /// at the same time.
   virtual void Release(std::shared_ptr<const Mapping> /*mapping*/) const {}
 };
 

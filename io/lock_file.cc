@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <thread>
 #include <utility>
 
+#include "base/backoff.h"
 #include "io/error.h"
 #include "io/syscalls.h"
 
@@ -16,14 +16,6 @@ namespace {
 
 enum class Outcome { kLocked, kHeld, kRemoved };
 
-/// Whether `path` still names the open file: its holder may have removed it meanwhile, and a lock
-/// on it would keep nobody out.
-bool Names(const std::string& path, int fd) {
-  struct stat by_path, by_fd;
-  return lstat(path.c_str(), &by_path) == 0 && fstat(fd, &by_fd) == 0 &&
-         by_path.st_ino == by_fd.st_ino && by_path.st_dev == by_fd.st_dev;
-}
-
 Outcome TryLock(int fd, const std::string& path) {
   struct flock whole = {};
   whole.l_type = F_WRLCK;
@@ -31,19 +23,25 @@ Outcome TryLock(int fd, const std::string& path) {
   int result = fcntl(fd, F_OFD_SETLK, &whole);
   while (result != 0 && errno == EINTR) result = fcntl(fd, F_OFD_SETLK, &whole);
   if (result != 0 && (errno == EAGAIN || errno == EACCES)) return Outcome::kHeld;
-  // Any other error: a file system without locks.
-  return result != 0 || Names(path, fd) ? Outcome::kLocked : Outcome::kRemoved;
+  // Any other error: a file system without locks. A file that its holder has removed meanwhile
+  // would keep nobody out.
+  return result != 0 || StillNames(path, fd) ? Outcome::kLocked : Outcome::kRemoved;
 }
 
 }  // namespace
+
+bool StillNames(const std::string& path, int fd) {
+  struct stat by_path, by_fd;
+  return lstat(path.c_str(), &by_path) == 0 && fstat(fd, &by_fd) == 0 &&
+         by_path.st_ino == by_fd.st_ino && by_path.st_dev == by_fd.st_dev;
+}
 
 LockFile::LockFile(int fd, std::string path, AtEnd at_end)
     : fd_(fd), path_(std::move(path)), at_end_(at_end), owner_(getpid()) {}
 
 Result<std::unique_ptr<LockFile>> LockFile::Take(const std::string& path,
                                                  std::chrono::milliseconds patience, AtEnd at_end) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
-  while (true) {
+  for (Backoff backoff(patience);;) {
     const int fd = Sys().open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) return ErrnoStatus(errno, "open", path);
     const Outcome outcome = TryLock(fd, path);
@@ -51,8 +49,7 @@ Result<std::unique_ptr<LockFile>> LockFile::Take(const std::string& path,
       return std::unique_ptr<LockFile>(new LockFile(fd, path, at_end));
     }
     Sys().close(fd);
-    if (std::chrono::steady_clock::now() >= deadline) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (!backoff.Wait()) break;
   }
   return Status(StatusCode::kFailedPrecondition, "'" + path + "' is locked by another process")
       .WithPath(path);

@@ -41,6 +41,9 @@ class LockFile {
   const pid_t owner_;
 };
 
+/// Whether `path` still names the open file `fd`: another may have removed or replaced it.
+bool StillNames(const std::string& path, int fd);
+
 }  // namespace dsckpt::io
 
 #endif  // DSCKPT_IO_LOCK_FILE_H_

@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/align.h"
 #include "dsckpt/limits.h"
+#include "io/aligned_buffer.h"
 #include "io/pool.h"
 #include "io/syscalls.h"
 #include "io/workers.h"
@@ -18,9 +20,6 @@
 namespace dsckpt::io {
 namespace {
 
-constexpr uint64_t kHugePage = 2 * kMiB;
-
-uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
 Status CannotAllocate(uint64_t bytes, int error_number) {
   return Status(StatusCode::kOutOfMemory,

@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <mutex>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "base/mutex.h"
 #include "io/syscalls.h"
 #include "io/target.h"
 
@@ -21,7 +21,7 @@ struct OutputFile::Impl {
   Warn warn;
   bool opened_direct = false;
   pid_t owner = getpid();
-  std::mutex mutex;  // Of temporary.direct, once writes are under way.
+  Mutex mutex;  // Of temporary.direct, once writes are under way.
 
   void Send(IoQueue& queue, IoRequest request, bool may_retry, std::function<void(Status)> done);
   void StopDirect(int error);
@@ -89,7 +89,7 @@ void OutputFile::Impl::Send(IoQueue& queue, IoRequest request, bool may_retry,
 }
 
 void OutputFile::Impl::StopDirect(int error) {
-  std::lock_guard lock(mutex);
+  MutexLock lock(mutex);
   if (!std::exchange(temporary.direct, false)) return;
   fcntl(temporary.fd, F_SETFL, fcntl(temporary.fd, F_GETFL) & ~O_DIRECT);
   if (!warn) return;

@@ -1,7 +1,7 @@
 #ifndef DSCKPT_IO_OUTPUT_FILE_H_
 #define DSCKPT_IO_OUTPUT_FILE_H_
 
-// A file that appears whole or not at all.
+// A file that is written in large aligned pieces and appears under its name whole or not at all.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "dsckpt/status.h"
 #include "io/error.h"
@@ -16,13 +17,16 @@
 
 namespace dsckpt::io {
 
+/// Whether `name` is that of a temporary which OutputFile, WriteSmallFile() or WriteValueFile() has
+/// made: ".dsckpt-<16 hex: hash of the final base name>-<16 hex: random>.tmp". It is short enough
+/// for any final name, and tells of which one it is without being opened.
+bool IsTemporaryName(std::string_view name);
+
 /// A file that appears under its name whole or not at all: written as a locked temporary in the
-/// same directory, then synced, renamed, directory synced (design section 6).
+/// same directory, then synced, renamed, directory synced.
 ///
-/// Temporaries are named ".dsckpt-<16 hex: hash of the final base name>-<16 hex: random>.tmp":
-/// short enough for any final name, and recognisable, so that Create() removes those of the same
-/// name that nobody holds locked. A symbolic link at `path` is followed: the file it names is
-/// replaced, the link stays.
+/// Create() removes temporaries of the same name that nobody holds locked. A symbolic link at
+/// `path` is followed: the file it names is replaced, the link stays.
 class OutputFile {
  public:
   /// Creates the temporary. `direct`: O_DIRECT, or buffered with one warning where the file system

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <list>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "base/mutex.h"
 #include "dsckpt/limits.h"
 
 // Why nobody waits for ever. Of n windows, arena takes at most n/2 and log at most max(1, n/4).
@@ -36,7 +35,7 @@ struct WindowPool::Impl {
   struct Waiter {
     Use use;
     int granted = -1;
-    std::condition_variable served;
+    CondVar served;
   };
 
   explicit Impl(Memory allocated, uint64_t size)
@@ -50,8 +49,10 @@ struct WindowPool::Impl {
     limit = {total, total / 2, std::max(1, total / 4)};
   }
 
-  bool MayTake(Use use) const { return !free.empty() && held[Index(use)] < limit[Index(use)]; }
-  int Take(Use use) {
+  bool MayTake(Use use) const DSCKPT_REQUIRES(mutex) {
+    return !free.empty() && held[Index(use)] < limit[Index(use)];
+  }
+  int Take(Use use) DSCKPT_REQUIRES(mutex) {
     ++held[Index(use)];
     std::pop_heap(free.begin(), free.end(), std::greater<>());
     const int index = free.back();
@@ -60,7 +61,7 @@ struct WindowPool::Impl {
   }
   static size_t Index(Use use) { return static_cast<size_t>(use); }
 
-  void Serve() {
+  void Serve() DSCKPT_REQUIRES(mutex) {
     for (auto it = waiters.begin(); it != waiters.end() && !free.empty();) {
       Waiter& waiter = **it;
       if (!MayTake(waiter.use)) {
@@ -68,7 +69,7 @@ struct WindowPool::Impl {
         continue;
       }
       waiter.granted = Take(waiter.use);
-      waiter.served.notify_one();
+      waiter.served.NotifyOne();
       it = waiters.erase(it);
     }
   }
@@ -77,13 +78,14 @@ struct WindowPool::Impl {
   const uint64_t window_bytes;
   std::vector<std::span<std::byte>> windows;
 
-  std::mutex mutex;
+  Mutex mutex;
   /// A heap, lowest index first: windows taken in a row then lie in a row, and a device fills
   /// them with one copy.
-  std::vector<int> free;
-  std::array<int, 3> held = {};
-  std::array<int, 3> limit = {};
-  std::list<Waiter*> waiters;  // Oldest first. A waiter lives on its thread's stack.
+  std::vector<int> free DSCKPT_GUARDED_BY(mutex);
+  std::array<int, 3> held DSCKPT_GUARDED_BY(mutex) = {};
+  std::array<int, 3> limit DSCKPT_GUARDED_BY(mutex) = {};
+  std::list<Waiter*> waiters
+      DSCKPT_GUARDED_BY(mutex);  // Oldest first. A waiter lives on its thread's stack.
 };
 
 Result<std::unique_ptr<WindowPool>> WindowPool::Create(uint64_t pool_bytes, uint64_t window_bytes) {
@@ -107,7 +109,7 @@ WindowPool::WindowPool(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 WindowPool::~WindowPool() = default;
 
 WindowPool::Window WindowPool::Acquire(Use use, uint64_t* waited_ns) {
-  std::unique_lock lock(impl_->mutex);
+  MutexLock lock(impl_->mutex);
   // Never past an older waiter of the same use: Serve() left it waiting because MayTake() was
   // false.
   if (impl_->MayTake(use)) {
@@ -117,7 +119,7 @@ WindowPool::Window WindowPool::Acquire(Use use, uint64_t* waited_ns) {
   const auto start = std::chrono::steady_clock::now();
   Impl::Waiter self{.use = use, .granted = -1, .served = {}};
   impl_->waiters.push_back(&self);
-  self.served.wait(lock, [&] { return self.granted >= 0; });
+  while (self.granted < 0) self.served.Wait(lock);
   if (waited_ns != nullptr) {
     *waited_ns += static_cast<uint64_t>(
         std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
@@ -126,14 +128,14 @@ WindowPool::Window WindowPool::Acquire(Use use, uint64_t* waited_ns) {
 }
 
 WindowPool::Window WindowPool::TryAcquire(Use use) {
-  std::lock_guard lock(impl_->mutex);
+  MutexLock lock(impl_->mutex);
   if (!impl_->MayTake(use)) return {};
   const int index = impl_->Take(use);
   return {index, impl_->windows[static_cast<size_t>(index)]};
 }
 
 void WindowPool::Release(Use use, int index) {
-  std::lock_guard lock(impl_->mutex);
+  MutexLock lock(impl_->mutex);
   --impl_->held[Impl::Index(use)];
   impl_->free.push_back(index);
   std::push_heap(impl_->free.begin(), impl_->free.end(), std::greater<>());

@@ -1,14 +1,12 @@
 #include "io/read_plan.h"
 
+#include "base/align.h"
 #include "dsckpt/limits.h"
 
 namespace dsckpt::io {
 namespace {
 
 constexpr uint64_t kLargestGap = 64 * kKiB;
-
-uint64_t PageDown(uint64_t offset) { return offset / kPageBytes * kPageBytes; }
-uint64_t PageUp(uint64_t offset) { return PageDown(offset + kPageBytes - 1); }
 
 Status CheckSpan(const ReadSpan& span, uint64_t previous_end, uint64_t read_bytes,
                  uint64_t file_bytes, const std::string& path) {
@@ -53,9 +51,9 @@ Result<std::vector<PlannedRead>> PlanReads(std::span<const ReadSpan> spans, uint
     PlannedRead& read = reads.back();
     read.last_span = i + 1;
     if (span.bytes == 0) continue;
-    if (read.needed_end == 0) read.begin = PageDown(span.offset);
+    if (read.needed_end == 0) read.begin = RoundDown(span.offset, kPageBytes);
     read.needed_end = previous_end;
-    read.end = PageUp(previous_end);
+    read.end = RoundUp(previous_end, kPageBytes);
   }
   return reads;
 }

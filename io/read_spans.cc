@@ -7,15 +7,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/align.h"
+#include "base/mutex.h"
 #include "dsckpt/limits.h"
 #include "io/input_file.h"
 #include "io/pool.h"
@@ -42,7 +42,7 @@ class Residency {
   bool Resident(uint64_t begin, uint64_t end) const {
     const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     begin = begin / page * page;
-    std::vector<unsigned char> pages((end - begin + page - 1) / page);
+    std::vector<unsigned char> pages(DivideUp(end - begin, page));
     void* at = const_cast<std::byte*>(mapping_->bytes().data()) + begin;
     if (mincore(at, end - begin, pages.data()) != 0) return true;
     return std::all_of(pages.begin(), pages.end(), [](unsigned char state) { return state & 1; });
@@ -64,9 +64,6 @@ class SpanStream {
         reads_(std::move(reads)),
         options_(options),
         consume_(consume) {}
-  ~SpanStream() {
-    if (direct_fd_ >= 0) Sys().close(direct_fd_);
-  }
 
   Status Run() {
     uint64_t longest = 0;
@@ -76,8 +73,13 @@ class SpanStream {
       DSCKPT_ASSIGN_OR_RETURN(Memory memory, Memory::Allocate(longest * buffers));
       memory_.emplace(std::move(memory));
     }
+    std::vector<std::byte*> free;
     for (size_t i = buffers; i > 0; --i) {
-      free_.push_back(longest == 0 ? nullptr : memory_->bytes().data() + (i - 1) * longest);
+      free.push_back(longest == 0 ? nullptr : memory_->bytes().data() + (i - 1) * longest);
+    }
+    {
+      MutexLock lock(mutex_);
+      free_ = std::move(free);
     }
     OpenDirect();
     StartQueue(buffers);
@@ -85,6 +87,7 @@ class SpanStream {
     RunThreads(buffers);
     queue_.reset();  // Waits for what a failure left in flight.
     if (options_.after && memory_) options_.after(memory_->bytes());
+    MutexLock lock(mutex_);
     return failure_;
   }
 
@@ -96,10 +99,8 @@ class SpanStream {
   };
 
   void OpenDirect() {
-    if (file_.fd() < 0 || (!options_.force_direct && !residency_.known())) return;
-    // The same inode whatever stands under the path by now.
-    const std::string path = "/proc/self/fd/" + std::to_string(file_.fd());
-    direct_fd_ = Sys().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT, 0);
+    if (descriptor_ == nullptr || (!options_.force_direct && !residency_.known())) return;
+    direct_fd_ = descriptor_->direct_fd();
     use_direct_ = direct_fd_ >= 0;
   }
 
@@ -123,7 +124,7 @@ class SpanStream {
   }
 
   void Work() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (true) {
       if (!failure_.ok()) return;
       if (!free_.empty() && next_ < reads_.size()) {
@@ -131,19 +132,19 @@ class SpanStream {
         std::byte* buffer = free_.back();
         free_.pop_back();
         ++in_flight_;
-        lock.unlock();
+        lock.Unlock();
         if (!Submit(read, buffer)) Finish({&read, buffer, 0});
-        lock.lock();
+        lock.Lock();
       } else if (!arrived_.empty()) {
         const Arrival arrival = arrived_.front();
         arrived_.pop_front();
-        lock.unlock();
+        lock.Unlock();
         Finish(arrival);
-        lock.lock();
+        lock.Lock();
       } else if (next_ == reads_.size() && in_flight_ == 0) {
         return;
       } else {
-        changed_.wait(lock);
+        changed_.Wait(lock);
       }
     }
   }
@@ -170,10 +171,10 @@ class SpanStream {
     // attempt to go on does not matter.
     const bool whole = done >= read.needed_bytes();
     if (!whole && (error == EINVAL || error == EOPNOTSUPP)) use_direct_ = false;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     // What is missing is read again through the page cache: it works there, or gives the error.
     arrived_.push_back({&read, buffer, done});
-    changed_.notify_one();
+    changed_.NotifyOne();
   }
 
   void Finish(const Arrival& arrival) {
@@ -189,12 +190,12 @@ class SpanStream {
       if (span.bytes != 0) bytes = {arrival.buffer + (span.offset - read.begin), span.bytes};
       status = consume_(i, bytes);
     }
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     free_.push_back(arrival.buffer);
     --in_flight_;
     if (!status.ok() && failure_.ok()) failure_ = std::move(status);
     // The buffer needs no announcement: this thread uses it next.
-    if (!failure_.ok() || (next_ == reads_.size() && in_flight_ == 0)) changed_.notify_all();
+    if (!failure_.ok() || (next_ == reads_.size() && in_flight_ == 0)) changed_.NotifyAll();
   }
 
   const InputFile& file_;
@@ -202,19 +203,20 @@ class SpanStream {
   const std::vector<PlannedRead> reads_;
   const StreamOptions& options_;
   const Consume& consume_;
+  const std::shared_ptr<const Descriptor> descriptor_ = file_.descriptor();
   const Residency residency_{file_};
   std::optional<Memory> memory_;
   int direct_fd_ = -1;
   std::atomic<bool> use_direct_ = false;
   std::unique_ptr<IoQueue> queue_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  size_t next_ = 0;
-  size_t in_flight_ = 0;  // Buffers not free.
-  std::vector<std::byte*> free_;
-  std::deque<Arrival> arrived_;
-  Status failure_;
+  Mutex mutex_;
+  CondVar changed_;
+  size_t next_ DSCKPT_GUARDED_BY(mutex_) = 0;
+  size_t in_flight_ DSCKPT_GUARDED_BY(mutex_) = 0;  // Buffers not free.
+  std::vector<std::byte*> free_ DSCKPT_GUARDED_BY(mutex_);
+  std::deque<Arrival> arrived_ DSCKPT_GUARDED_BY(mutex_);
+  Status failure_ DSCKPT_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The queue on io_uring.
 
+#include "base/mutex.h"
 #include "io/transfer.h"
 
 #if DSCKPT_WITH_URING
@@ -9,9 +10,7 @@
 
 #include <array>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <span>
 #include <string>
 #include <system_error>
@@ -33,7 +32,7 @@ constexpr uint64_t kIgnore = kStop - 1;
 /// fixed reads and writes), so there is no feature to probe.
 class RingQueue : public IoQueue {
  public:
-  explicit RingQueue(unsigned depth) : slots_(depth) {
+  explicit RingQueue(unsigned depth) : depth_(depth), slots_(depth) {
     for (unsigned i = depth; i > 0; --i) free_.push_back(i - 1);
   }
 
@@ -41,8 +40,8 @@ class RingQueue : public IoQueue {
     if (!ring_ready_) return;
     if (reaper_.joinable()) {
       {
-        std::unique_lock lock(mutex_);
-        idle_.wait(lock, [this] { return outstanding_ == 0; });
+        MutexLock lock(mutex_);
+        while (outstanding_ != 0) idle_.Wait(lock);
         // Nothing is in the kernel, so that a failure can only be transient.
         io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
         io_uring_prep_nop(sqe);
@@ -57,7 +56,7 @@ class RingQueue : public IoQueue {
   /// 0, or the errno for which there is no ring.
   int Start(std::span<const std::span<std::byte>> buffers, const Warn& warn) {
     // Two entries more than requests: the stop mark, and a request that could not be submitted.
-    const int error = Sys().ring_init(static_cast<unsigned>(slots_.size()) + 2, &ring_, 0);
+    const int error = Sys().ring_init(depth_ + 2, &ring_, 0);
     if (error != 0) return -error;
     ring_ready_ = true;
     Register(buffers, warn);
@@ -68,7 +67,7 @@ class RingQueue : public IoQueue {
   void Submit(IoRequest request) override {
     Finished finished;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       ++outstanding_;
       waiting_.push_back(std::move(request));
       StartWaiting(finished);
@@ -77,11 +76,11 @@ class RingQueue : public IoQueue {
   }
   const char* name() const override { return "io_uring"; }
   uint64_t requests() const override {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return requests_;
   }
   uint64_t busy_nanoseconds() const override {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return busy_.nanoseconds();
   }
 
@@ -111,9 +110,7 @@ class RingQueue : public IoQueue {
              .WithErrno(-error));
   }
 
-  // The functions below need the mutex, unless they say otherwise.
-
-  void StartWaiting(Finished& finished) {
+  void StartWaiting(Finished& finished) DSCKPT_REQUIRES(mutex_) {
     while (!waiting_.empty() && !free_.empty()) {
       const unsigned index = free_.back();
       free_.pop_back();
@@ -125,14 +122,14 @@ class RingQueue : public IoQueue {
     }
   }
 
-  void Finish(unsigned index, int error, Finished& finished) {
+  void Finish(unsigned index, int error, Finished& finished) DSCKPT_REQUIRES(mutex_) {
     finished.push_back({std::move(slots_[index].transfer), error});
     slots_[index].transfer = {};
     free_.push_back(index);
   }
 
   /// Submits what is left of a transfer. 0, or the errno for which the kernel does not take it.
-  int Ask(unsigned index) {
+  int Ask(unsigned index) DSCKPT_REQUIRES(mutex_) {
     Slot& slot = slots_[index];
     const Transfer& transfer = slot.transfer;
     const IoRequest& request = transfer.request;
@@ -168,7 +165,7 @@ class RingQueue : public IoQueue {
   }
 
   /// Hands everything prepared to the kernel. 0 or an errno; then the newest entry is still ours.
-  int Push() {
+  int Push() DSCKPT_REQUIRES(mutex_) {
     constexpr int kAttempts = 1000;
     int error = 0;
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -181,16 +178,16 @@ class RingQueue : public IoQueue {
     return error;
   }
 
-  /// Without the mutex: callbacks may submit, and may take their time.
-  void Complete(Finished& finished) {
+  /// Callbacks may submit, and may take their time.
+  void Complete(Finished& finished) DSCKPT_EXCLUDES(mutex_) {
     if (finished.empty()) return;
     for (Outcome& outcome : finished) {
       outcome.transfer.request.complete(outcome.error, outcome.transfer.done);
       outcome.transfer.request.complete = nullptr;
     }
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     outstanding_ -= finished.size();
-    if (outstanding_ == 0) idle_.notify_all();
+    if (outstanding_ == 0) idle_.NotifyAll();
   }
 
   /// The completion thread. Before it touches a transfer it takes the mutex, under which the
@@ -212,7 +209,7 @@ class RingQueue : public IoQueue {
       } while (count < answers.size() && io_uring_peek_cqe(&ring_, &cqe) == 0);
       Finished finished;
       {
-        std::lock_guard lock(mutex_);
+        MutexLock lock(mutex_);
         for (unsigned i = 0; i < count; ++i) {
           if (answers[i].first == kStop) stop = true;
           if (answers[i].first < slots_.size()) {
@@ -225,7 +222,7 @@ class RingQueue : public IoQueue {
     }
   }
 
-  void Answer(unsigned index, int result, Finished& finished) {
+  void Answer(unsigned index, int result, Finished& finished) DSCKPT_REQUIRES(mutex_) {
     busy_.Leave();
     std::optional<int> error = slots_[index].transfer.Advance(result);
     if (!error) {
@@ -235,19 +232,20 @@ class RingQueue : public IoQueue {
     if (error) Finish(index, *error, finished);
   }
 
+  const unsigned depth_;
   io_uring ring_ = {};
   bool ring_ready_ = false;
   bool registered_ = false;
   std::thread reaper_;
 
-  mutable std::mutex mutex_;
-  std::condition_variable idle_;
-  std::vector<Slot> slots_;
-  std::vector<unsigned> free_;
-  std::deque<IoRequest> waiting_;  // Beyond the depth.
-  size_t outstanding_ = 0;         // Submitted, callback not yet returned.
-  uint64_t requests_ = 0;
-  BusyClock busy_;
+  mutable Mutex mutex_;
+  CondVar idle_;
+  std::vector<Slot> slots_ DSCKPT_GUARDED_BY(mutex_);
+  std::vector<unsigned> free_ DSCKPT_GUARDED_BY(mutex_);
+  std::deque<IoRequest> waiting_ DSCKPT_GUARDED_BY(mutex_);  // Beyond the depth.
+  size_t outstanding_ DSCKPT_GUARDED_BY(mutex_) = 0;  // Submitted, callback not yet returned.
+  uint64_t requests_ DSCKPT_GUARDED_BY(mutex_) = 0;
+  BusyClock busy_ DSCKPT_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -7,21 +7,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "base/hex.h"
+#include "base/text.h"
 #include "dsckpt/limits.h"
+#include "io/lock_file.h"
+#include "io/output_file.h"
 #include "io/syscalls.h"
 #include "io/target.h"
 
 namespace dsckpt::io {
 namespace {
 
-constexpr std::string_view kSuffix = ".tmp";
+constexpr std::string_view kBegin = ".dsckpt-", kSuffix = ".tmp";
+constexpr size_t kHexDigits = 16;
 
 /// FNV-1a: any fixed function does, it only keeps apart the temporaries of different targets.
 uint64_t NameHash(std::string_view name) {
@@ -30,13 +34,8 @@ uint64_t NameHash(std::string_view name) {
   return hash;
 }
 
-std::string Prefix(const Target& target) { return ".dsckpt-" + Hex64(NameHash(target.base)) + "-"; }
-
-/// Whether `path` still names the open file: a cleaner may have won the race for the lock.
-bool Names(const std::string& path, int fd) {
-  struct stat by_path, by_fd;
-  return lstat(path.c_str(), &by_path) == 0 && fstat(fd, &by_fd) == 0 &&
-         by_path.st_ino == by_fd.st_ino && by_path.st_dev == by_fd.st_dev;
+std::string Prefix(const Target& target) {
+  return std::string(kBegin) + Hex64(NameHash(target.base)) + "-";
 }
 
 bool RefusesDirect(int error) { return error == EINVAL || error == EOPNOTSUPP; }
@@ -69,12 +68,11 @@ constexpr int kLookFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
 template <typename Visit>
 void ForEachTemporary(const Target& target, Visit visit) {
   const std::string prefix = Prefix(target);
-  const size_t length = prefix.size() + 16 + kSuffix.size();
   std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(target.directory.c_str()), closedir);
   if (directory == nullptr) return;
   while (const dirent* entry = readdir(directory.get())) {
     const std::string_view name = entry->d_name;
-    if (name.size() != length || !name.starts_with(prefix) || !name.ends_with(kSuffix)) continue;
+    if (!IsTemporaryName(name) || !name.starts_with(prefix)) continue;
     visit(target.directory + "/" + std::string(name));
   }
 }
@@ -104,6 +102,19 @@ int OpenNew(const Target& target, Temporary& temporary, const Warn& warn) {
 
 }  // namespace
 
+bool IsTemporaryName(std::string_view name) {
+  const auto take_digits = [&name] {
+    const size_t digits = std::min(name.find_first_not_of("0123456789abcdef"), name.size());
+    name.remove_prefix(digits);
+    return digits == kHexDigits;
+  };
+  if (!name.starts_with(kBegin)) return false;
+  name.remove_prefix(kBegin.size());
+  if (!take_digits() || !name.starts_with('-')) return false;
+  name.remove_prefix(1);
+  return take_digits() && name == kSuffix;
+}
+
 Result<Temporary> CreateTemporary(const Target& target, bool direct, const Warn& warn) {
   Temporary temporary{.path = {}, .fd = -1, .direct = direct};
   while (true) {
@@ -120,7 +131,7 @@ Result<Temporary> CreateTemporary(const Target& target, bool direct, const Warn&
     }
     // Where the file system has no locks a cleaner gets none either, and removes nothing.
     const bool taken = flock(temporary.fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    if (!taken && Names(temporary.path, temporary.fd)) break;
+    if (!taken && StillNames(temporary.path, temporary.fd)) break;
     Sys().close(temporary.fd);  // A cleaner took it for an orphan before it was locked.
   }
   if (target.mode) {
@@ -137,7 +148,7 @@ void RemoveOrphans(const Target& target) {
     int fd = ::open(path.c_str(), O_WRONLY | kLookFlags);
     if (fd < 0 && errno == EACCES) fd = ::open(path.c_str(), O_RDONLY | kLookFlags);
     if (fd < 0) return;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && Names(path, fd)) Sys().unlink(path.c_str());
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && StillNames(path, fd)) Sys().unlink(path.c_str());
     ::close(fd);
   });
 }

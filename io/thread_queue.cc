@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "io/syscalls.h"
 #include "io/transfer.h"
 #include "io/workers.h"
@@ -29,11 +29,11 @@ class ThreadQueue : public IoQueue {
   }
   const char* name() const override { return "threads"; }
   uint64_t requests() const override {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return requests_;
   }
   uint64_t busy_nanoseconds() const override {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return busy_.nanoseconds();
   }
 
@@ -47,7 +47,7 @@ class ThreadQueue : public IoQueue {
 
   int64_t Once(const Transfer& transfer) {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       ++requests_;
       busy_.Enter();
     }
@@ -58,14 +58,14 @@ class ThreadQueue : public IoQueue {
             ? Sys().pwrite(fd, transfer.next_data(), transfer.next_bytes(), offset)
             : Sys().pread(fd, transfer.next_data(), transfer.next_bytes(), offset);
     const int64_t answer = moved >= 0 ? moved : -errno;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     busy_.Leave();
     return answer;
   }
 
-  mutable std::mutex mutex_;
-  uint64_t requests_ = 0;
-  BusyClock busy_;
+  mutable Mutex mutex_;
+  uint64_t requests_ DSCKPT_GUARDED_BY(mutex_) = 0;
+  BusyClock busy_ DSCKPT_GUARDED_BY(mutex_);
   Workers workers_;  // Last: its destructor runs what is queued, which uses the rest.
 };
 

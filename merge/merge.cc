@@ -10,6 +10,7 @@
 #include "merge/metadata.h"
 #include "merge/output.h"
 #include "merge/plan.h"
+#include "merge/provider.h"
 #include "merge/tree.h"
 
 namespace dsckpt {

@@ -143,7 +143,7 @@ Result<Model> OpenModelIndex(const std::string& path) {
   for (const auto& [tensor, file] : map) {
     if (IsStoredIn(*checkpoint, tensor, beside + file)) continue;
     return Status(StatusCode::kIncomplete, path + " says that " + QuotedName(tensor) + " is in " +
-                                               Printable(file) + ", which lacks it")
+                                               TerminalName(file) + ", which lacks it")
         .WithPath(path);
   }
   return Model{std::move(checkpoint).value(), std::move(index.members)};

@@ -93,8 +93,9 @@ Status Watch(MergeInput& input, const Engine& engine, const std::function<Status
 }
 
 Status WriteOneFile(MergeInput& input, const std::string& output) {
-  DSCKPT_ASSIGN_OR_RETURN(const auto engine, Engine::Create(MergeEngine()));
+  // Before the engine, whose threads may still read from it when a save has failed.
   const MergeProvider provider(input, 0);
+  DSCKPT_ASSIGN_OR_RETURN(const auto engine, Engine::Create(MergeEngine()));
   return Watch(input, *engine, [&]() -> Status {
     DSCKPT_ASSIGN_OR_RETURN(const SaveHandle handle,
                             engine->Save(output, provider, OptionsFor(input)));
@@ -109,10 +110,18 @@ int64_t StepFor(const MergeInput& input, const std::string& name) {
   return StepInName(name).value_or(kUnknownStep);
 }
 
+/// One for each output file; made before the engine, as above.
+std::vector<std::unique_ptr<MergeProvider>> ProvidersOf(MergeInput& input) {
+  std::vector<std::unique_ptr<MergeProvider>> providers;
+  for (size_t file = 0; file < input.plan.file_count(); ++file) {
+    providers.push_back(std::make_unique<MergeProvider>(input, file));
+  }
+  return providers;
+}
+
 /// A checkpoint directory: its manifest makes it appear whole.
 Status WriteCheckpoint(MergeInput& input, const std::string& output) {
-  // Before engine and writer: a refused save may still read from those of its shards that began.
-  std::vector<std::unique_ptr<MergeProvider>> providers;
+  const auto providers = ProvidersOf(input);
   DSCKPT_ASSIGN_OR_RETURN(const auto engine, Engine::Create(MergeEngine()));
   DSCKPT_ASSIGN_OR_RETURN(const std::string path, AbsolutePath(output));
   const std::string name = LastName(path);
@@ -121,9 +130,8 @@ Status WriteCheckpoint(MergeInput& input, const std::string& output) {
   options.standalone = true;
   DSCKPT_ASSIGN_OR_RETURN(const auto writer, CheckpointWriter::Create(*engine, options));
   std::vector<ShardSource> shards;
-  for (size_t file = 0; file < input.plan.file_count(); ++file) {
-    providers.push_back(std::make_unique<MergeProvider>(input, file));
-    shards.push_back({FileName(input, file), providers.back().get()});
+  for (size_t file = 0; file < providers.size(); ++file) {
+    shards.push_back({FileName(input, file), providers[file].get()});
   }
   return Watch(input, *engine, [&]() -> Status {
     DSCKPT_ASSIGN_OR_RETURN(
@@ -156,13 +164,13 @@ Status WriteModelIndex(const MergeInput& input, const std::string& path) {
 Status WriteModel(MergeInput& input, const std::string& output) {
   // Before the engine: it is removed again when nothing writes into it any more.
   DSCKPT_ASSIGN_OR_RETURN(OutputDirectory directory, OutputDirectory::Create(output));
+  const auto providers = ProvidersOf(input);
   DSCKPT_ASSIGN_OR_RETURN(const auto engine, Engine::Create(MergeEngine()));
   const Status written = Watch(input, *engine, [&]() -> Status {
-    for (size_t file = 0; file < input.plan.file_count(); ++file) {
-      const MergeProvider provider(input, file);
+    for (size_t file = 0; file < providers.size(); ++file) {
       const std::string path = directory.path() + "/" + FileName(input, file);
       DSCKPT_ASSIGN_OR_RETURN(const SaveHandle handle,
-                              engine->Save(path, provider, OptionsFor(input)));
+                              engine->Save(path, *providers[file], OptionsFor(input)));
       DSCKPT_RETURN_IF_ERROR(handle.WaitDurable());
     }
     return WriteModelIndex(input, directory.path() + "/" + kModelIndexName);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "dsckpt/merge.h"
-#include "merge/plan.h"
+#include "merge/provider.h"
 
 // Where merged files go.
 

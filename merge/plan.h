@@ -1,12 +1,9 @@
 #ifndef DSCKPT_MERGE_PLAN_H_
 #define DSCKPT_MERGE_PLAN_H_
 
-// What a merge writes, tensors assembled on demand.
+// Which tensors a merge writes, under which names, and into which files.
 
-#include <atomic>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,9 +11,7 @@
 
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/merge.h"
-#include "dsckpt/provider.h"
-#include "merge/metadata.h"
-#include "merge/tree.h"
+#include "merge/cancellation.h"
 
 namespace dsckpt::merge {
 
@@ -33,19 +28,6 @@ struct Choice {
 
 /// All of `selection`, or kInvalidArgument where it meets nothing.
 Result<Choice> MakeChoice(const Checkpoint& checkpoint, const TensorSelection& selection);
-
-/// What ends a merge early.
-struct Cancellation {
-  /// MergeOptions::cancelled; asked on one thread.
-  std::function<bool()> asked;
-  /// For the threads that read: the first asking that said yes is noted here.
-  std::atomic<bool> noted = false;
-
-  /// Asks. kCancelled once the answer was yes.
-  Status Check();
-  /// The same without asking, on any thread.
-  Status Noted() const;
-};
 
 /// What a merge will write. Tensors stay where they are until an output asks for their bytes.
 class MergePlan {
@@ -98,40 +80,6 @@ class MergePlan {
   std::vector<uint64_t> bytes_;
   uint32_t recorded_ties_ = 0, folded_ = 0, casts_ = 0, dropped_ties_ = 0;
   uint64_t pieces_ = 0, stored_bytes_ = 0;
-};
-
-/// All that the outputs of a merge are written from, and what is known when they are.
-struct MergeInput {
-  const Checkpoint& checkpoint;
-  const MergePlan& plan;
-  const MergedTree& tree;
-  const Metadata& metadata;  ///< goes into every file
-  const MergeOptions& options;
-  Cancellation& cancellation;
-  std::atomic<uint64_t> overflows = 0;  ///< elements that a cast made infinite
-};
-
-/// One output file of a merge as a provider: tensors assembled while they are written, and in the
-/// first file of dsckpt ones objects, leaves and attributes. Borrows the input.
-class MergeProvider final : public StateProvider {
- public:
-  MergeProvider(MergeInput& input, size_t file);
-  void Describe(Description& description) const override;
-
- private:
-  void DescribeTensor(Description& description, const Key& key, uint32_t tensor,
-                      std::string_view tag) const;
-  void DescribeFlat(Description& description) const;
-  void DescribeObject(Description& description, const Key& key, const MergedTree::ObjectRef& object,
-                      std::string_view tag) const;
-  void DescribeAttributes(Description& description) const;
-
-  MergeInput& input_;
-  const Checkpoint& checkpoint_;
-  const MergePlan& plan_;
-  const MergedTree& tree_;
-  const size_t file_;
-  const bool rest_;
 };
 
 }  // namespace dsckpt::merge

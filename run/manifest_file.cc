@@ -36,7 +36,7 @@ Result<StoredManifest> Read(const std::string& path) {
 }  // namespace
 
 std::string ManifestPath(const std::string& directory) {
-  return directory + "/" + std::string(format::kManifestName);
+  return directory + "/" + std::string(kManifestName);
 }
 
 Result<StoredManifest> ReadManifest(const std::string& directory) {
@@ -44,24 +44,6 @@ Result<StoredManifest> ReadManifest(const std::string& directory) {
   auto manifest = Read(path);
   if (!manifest.ok()) return Status(manifest.status()).WithPath(path);
   return manifest;
-}
-
-Status CheckShards(const std::string& directory, const format::ManifestView& manifest) {
-  for (uint32_t i = 0; i < manifest.shard_count(); ++i) {
-    const std::string path = directory + "/" + std::string(manifest.shard_names[i]);
-    const auto bytes = io::FileBytes(path);
-    if (bytes.ok() && *bytes == manifest.shard_file_bytes[i]) continue;
-    std::string why = "the shard of rank " + std::to_string(manifest.shard_rank[i]);
-    if (bytes.ok()) {
-      why += " should have " + std::to_string(manifest.shard_file_bytes[i]) + " bytes but has " +
-             std::to_string(*bytes);
-    } else {
-      why += bytes.status().code() == StatusCode::kNotFound ? " is missing"
-                                                            : ": " + bytes.status().message();
-    }
-    return Status(StatusCode::kIncomplete, why).WithPath(path);
-  }
-  return Status();
 }
 
 std::optional<std::string> ReadLatest(const std::string& run) {

@@ -9,7 +9,8 @@
 #include "dsckpt/status.h"
 #include "format/manifest/manifest.h"
 
-// What readers and writers look at in a run directory, in one way.
+// The two files of a run that are read and written as a whole: a checkpoint's manifest, and
+// `latest`.
 
 namespace dsckpt::run {
 
@@ -23,10 +24,6 @@ struct StoredManifest {
 /// kNotFound where there is none; else as format::ParseManifest. The file's end is read and checked
 /// first, so that what is no manifest is not read, whatever its size.
 Result<StoredManifest> ReadManifest(const std::string& directory);
-
-/// Whether the checkpoint is complete: all its shards stand in `directory` as regular files with
-/// the sizes that the manifest gives. kIncomplete names the first that does not.
-Status CheckShards(const std::string& directory, const format::ManifestView& manifest);
 
 /// The name in `latest` of a run directory; nothing where there is no such file or it holds no name
 /// of a checkpoint. What it names need not stand.

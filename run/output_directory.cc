@@ -4,28 +4,21 @@
 
 #include <unistd.h>
 
-#include <filesystem>
 #include <random>
 #include <utility>
 
 #include "io/directory.h"
+#include "io/path.h"
 #include "run/run_layout.h"
 #include "run/run_lock.h"
 
 namespace dsckpt {
 namespace {
 
-/// Tells these from the attempts of a group, which have manifests and a protocol of their own.
-constexpr std::string_view kIdBegin = "files-";
-
 std::string MakeId() {
   std::random_device random;
-  return std::string(kIdBegin) + std::to_string(random()) + "-" + std::to_string(getpid());
-}
-
-bool Stands(const std::string& path) {
-  const auto kind = io::KindOf(path);
-  return kind.ok() && *kind != io::PathKind::kNone;
+  return run::AttemptId(run::kFilesSession,
+                        std::to_string(random()) + "-" + std::to_string(getpid()));
 }
 
 /// Holding the lock of the entry: what killed processes left of it.
@@ -33,10 +26,11 @@ Status Mend(const std::string& parent, const std::string& name) {
   DSCKPT_ASSIGN_OR_RETURN(const auto entries, io::ListDirectory(parent));
   std::vector<std::string> left;
   for (const std::string& entry : entries) {
-    const auto marked = run::ParseMarkedName(entry);
-    if (!marked || marked->name != name || !marked->attempt.starts_with(kIdBegin)) continue;
+    const auto marked = run::ParseMarkedEntry(entry);
+    if (!marked || marked->name != name) continue;
+    if (!run::IsAttemptOf(marked->attempt, run::kFilesSession)) continue;
     const std::string final_path = parent + "/" + name;
-    if (marked->mark == run::Mark::kReplaced && !Stands(final_path)) {
+    if (marked->mark == run::Mark::kReplaced && !io::Stands(final_path)) {
       // It had stepped aside for one that never came.
       DSCKPT_RETURN_IF_ERROR(io::RenameNoReplace(parent + "/" + entry, final_path));
     } else {
@@ -50,7 +44,7 @@ Status Mend(const std::string& parent, const std::string& name) {
 
 }  // namespace
 
-struct OutputDirectory::Impl {
+struct DSCKPT_HIDDEN OutputDirectory::Impl {
   run::AttemptPaths paths;
   std::string made;
   std::unique_ptr<io::LockFile> lock;
@@ -63,12 +57,11 @@ struct OutputDirectory::Impl {
 };
 
 Result<OutputDirectory> OutputDirectory::Create(const std::string& path) {
-  std::error_code error;
-  std::filesystem::path whole = std::filesystem::absolute(path, error).lexically_normal();
-  if (!whole.has_filename()) whole = whole.parent_path();
+  DSCKPT_ASSIGN_OR_RETURN(std::string whole, io::AbsolutePath(path));
+  whole.resize(io::WithoutTrailingSlashes(whole).size());
   auto impl = std::make_unique<Impl>();
-  impl->paths = {whole.parent_path().string(), whole.filename().string(), MakeId()};
-  if (error || impl->paths.name.empty() || impl->paths.name == "..") {
+  impl->paths = {io::ParentOf(whole), std::string(io::BaseName(whole)), MakeId()};
+  if (impl->paths.name.empty() || impl->paths.name == "..") {
     return Status(StatusCode::kInvalidArgument, "'" + path + "' names no directory to write")
         .WithPath(path);
   }
@@ -90,20 +83,12 @@ const std::string& OutputDirectory::path() const { return impl_->made; }
 /// Afterwards `made` is what is to be removed.
 Status OutputDirectory::Impl::GiveName(bool replace) {
   const std::string final_path = paths.Final();
-  if (!Stands(final_path) || !replace) {
+  if (!io::Stands(final_path) || !replace) {
     DSCKPT_RETURN_IF_ERROR(io::RenameNoReplace(made, final_path));
     made.clear();
     return Status();
   }
-  Status exchanged = io::Exchange(made, final_path);
-  if (exchanged.code() != StatusCode::kUnsupported) return exchanged;
-  DSCKPT_RETURN_IF_ERROR(io::RenameNoReplace(final_path, paths.Replaced()));
-  Status renamed = io::RenameNoReplace(made, final_path);
-  if (!renamed.ok()) {
-    static_cast<void>(io::RenameNoReplace(paths.Replaced(), final_path).ok());
-    return renamed;
-  }
-  made = paths.Replaced();
+  DSCKPT_ASSIGN_OR_RETURN(made, io::ReplaceDirectory(made, final_path, paths.Replaced()));
   return Status();
 }
 

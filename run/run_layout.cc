@@ -4,8 +4,9 @@
 #include <charconv>
 #include <utility>
 
-#include "format/manifest/manifest.h"
-#include "format/names.h"
+#include "base/text.h"
+#include "format/file_names.h"
+#include "io/output_file.h"
 
 namespace dsckpt {
 namespace {
@@ -33,27 +34,32 @@ bool IsAlphanumeric(char c) {
 constexpr std::string_view kSpace = " \t\r\n\v\f";
 bool IsSpace(char c) { return kSpace.find(c) != std::string_view::npos; }
 
-Status CheckBareName(std::string_view what, std::string_view name, size_t more) {
-  const char* why = nullptr;
-  if (name.empty()) {
-    why = "is empty";
-  } else if (name.find('/') != std::string_view::npos ||
-             name.find('\0') != std::string_view::npos) {
-    why = "is no bare file name";
-  } else if (name[0] == '.') {
-    why = "begins with a dot";
-  } else if (!format::IsValidUtf8(name)) {
-    why = "is not UTF-8";
-  } else if (IsSpace(name.front()) || IsSpace(name.back())) {
-    why = "begins or ends with white space, which the text of 'latest' does not keep";
-  } else if (name.size() + more > format::kMaxFileName) {
-    why = "is too long for a file name";
-  } else if (run::FindMark(name)) {
-    why = "holds '.incomplete-', '.removed-' or '.replaced-', which only a commit puts there";
+Status NoName(std::string_view what, std::string_view name, std::string_view why) {
+  return Status(StatusCode::kInvalidArgument, std::string(what) + " name '" + Printable(name) +
+                                                  "' " + std::string(why) + "; give another name");
+}
+
+constexpr std::string_view kLockBegin = ".dsckpt-", kLockEnd = ".lock";
+
+/// The last mark in the name that has something behind it, and what is before and behind it.
+std::optional<run::EntryName> ParseMark(std::string_view entry) {
+  std::optional<run::EntryName> last;
+  for (const Mark mark : kMarks) {
+    const std::string_view text = TextOf(mark);
+    const size_t at = entry.rfind(text);
+    if (at == std::string_view::npos || at + text.size() == entry.size()) continue;
+    if (last && last->name.size() > at) continue;
+    last = {run::EntryKind::kMarked, mark, std::string(entry.substr(0, at)),
+            std::string(entry.substr(at + text.size()))};
   }
-  if (why == nullptr) return Status();
-  return Status(StatusCode::kInvalidArgument, std::string(what) + " '" + format::Printable(name) +
-                                                  "' " + why + "; give another name");
+  return last;
+}
+
+std::optional<Mark> FindMark(std::string_view entry) {
+  for (const Mark mark : kMarks) {
+    if (entry.find(TextOf(mark)) != std::string_view::npos) return mark;
+  }
+  return {};
 }
 
 }  // namespace
@@ -73,8 +79,18 @@ bool IsDefaultShardName(std::string_view name) {
 }
 
 bool IsHiddenRunEntry(std::string_view entry) {
-  return entry.empty() || entry[0] == '.' || entry == run::kLatestName || run::FindMark(entry);
+  return entry.empty() || entry[0] == '.' || entry == kLatestName || FindMark(entry);
 }
+
+std::optional<std::string> ParseLatest(std::string_view text) {
+  const size_t begin = text.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos) return {};
+  text = text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
+  if (!run::CheckCheckpointName(text, "").ok()) return {};
+  return std::string(text);
+}
+
+std::string LatestText(std::string_view name) { return std::string(name) + "\n"; }
 
 std::optional<int64_t> StepInName(std::string_view name) {
   constexpr std::string_view kBefore[] = {"step-", "step_", "step", "checkpoint-", "iter_"};
@@ -98,24 +114,35 @@ std::optional<int64_t> StepInName(std::string_view name) {
 
 namespace run {
 
-std::optional<Mark> FindMark(std::string_view entry) {
-  for (const Mark mark : kMarks) {
-    if (entry.find(TextOf(mark)) != std::string_view::npos) return mark;
+EntryName ParseEntry(std::string_view entry) {
+  if (entry == kLatestName) return {EntryKind::kLatest};
+  if (entry == kManifestName) return {EntryKind::kManifest};
+  if (entry == kRunLockName) return {EntryKind::kRunLock};
+  if (io::IsTemporaryName(entry)) return {EntryKind::kTemporary};
+  if (entry.starts_with(kLockBegin) && entry.ends_with(kLockEnd) &&
+      entry.size() > kLockBegin.size() + kLockEnd.size()) {
+    entry.remove_prefix(kLockBegin.size());
+    entry.remove_suffix(kLockEnd.size());
+    return {EntryKind::kEntryLock, {}, std::string(entry)};
   }
+  if (auto marked = ParseMark(entry)) return *std::move(marked);
+  if (IsHiddenRunEntry(entry)) return {EntryKind::kHidden, FindMark(entry)};
   return {};
 }
 
-std::optional<MarkedName> ParseMarkedName(std::string_view entry) {
-  std::optional<MarkedName> last;
-  for (const Mark mark : kMarks) {
-    const std::string_view text = TextOf(mark);
-    const size_t at = entry.rfind(text);
-    if (at == std::string_view::npos || at + text.size() == entry.size()) continue;
-    if (last && last->name.size() > at) continue;
-    last = MarkedName{mark, std::string(entry.substr(0, at)),
-                      std::string(entry.substr(at + text.size()))};
-  }
-  return last;
+std::optional<EntryName> ParseMarkedEntry(std::string_view entry) {
+  EntryName parsed = ParseEntry(entry);
+  if (parsed.kind != EntryKind::kMarked) return {};
+  return parsed;
+}
+
+std::string AttemptId(std::string_view session, std::string_view sequence) {
+  return std::string(session).append("-").append(sequence);
+}
+
+bool IsAttemptOf(std::string_view attempt, std::string_view session) {
+  return attempt.size() > session.size() && attempt.starts_with(session) &&
+         attempt[session.size()] == '-';
 }
 
 std::string AttemptPaths::Directory() const {
@@ -130,33 +157,26 @@ std::string AttemptPaths::Replaced() const {
   return Final() + std::string(TextOf(Mark::kReplaced)) + attempt;
 }
 
-std::string NameLock(std::string_view name) { return ".dsckpt-" + std::string(name) + ".lock"; }
+std::string EntryLockName(std::string_view name) {
+  return std::string(kLockBegin).append(name).append(kLockEnd);
+}
 
 Status CheckCheckpointName(std::string_view name, std::string_view attempt) {
-  if (name == kLatestName || name == format::kManifestName) {
-    return Status(StatusCode::kInvalidArgument,
-                  "a checkpoint cannot be called '" + std::string(name) + "'");
+  const char* why = format::WhyNoShardName(name);
+  if (why == nullptr && (IsSpace(name.front()) || IsSpace(name.back()))) {
+    why = "begins or ends with white space, which the text of 'latest' does not keep";
   }
-  return CheckBareName("checkpoint name", name, TextOf(Mark::kIncomplete).size() + attempt.size());
+  const size_t longest = name.size() + TextOf(Mark::kIncomplete).size() + attempt.size();
+  if (why == nullptr && longest > format::kMaxFileName) {
+    why = "is too long for a file name with the attempt's id behind it";
+  }
+  return why == nullptr ? Status() : NoName("checkpoint", name, why);
 }
 
 Status CheckShardName(std::string_view name) {
-  if (name == format::kManifestName || name == kLatestName) {
-    return Status(StatusCode::kInvalidArgument,
-                  "a shard cannot be called '" + std::string(name) + "': a commit uses that name");
-  }
-  return CheckBareName("shard name", name, 0);
+  const char* const why = format::WhyNoShardName(name);
+  return why == nullptr ? Status() : NoName("shard", name, why);
 }
-
-std::optional<std::string> ParseLatest(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return {};
-  text = text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
-  if (!CheckCheckpointName(text, "").ok()) return {};
-  return std::string(text);
-}
-
-std::string LatestText(std::string_view name) { return std::string(name) + "\n"; }
 
 }  // namespace run
 }  // namespace dsckpt

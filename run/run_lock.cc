@@ -8,10 +8,10 @@ namespace {
 
 using AtEnd = io::LockFile::AtEnd;
 
-std::string RunLock(const std::string& run) { return run + "/" + std::string(kLockName); }
+std::string RunLock(const std::string& run) { return run + "/" + std::string(kRunLockName); }
 
 std::string EntryLock(const std::string& run, const std::string& name) {
-  return run + "/" + NameLock(name);
+  return run + "/" + EntryLockName(name);
 }
 
 }  // namespace

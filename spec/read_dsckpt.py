@@ -125,8 +125,9 @@ def cut_up(ends, column, rule, start=0, last=True):
 def pieces_of(table):
     """By piece: (tensor, logical, element_offset, form, bounds, replica_group)."""
     columns = [table.vector(i, code) for i, code in ((3, "I"), (4, "I"), (5, "Q"), (6, "B"), (9, "I"))]
-    bounds = cut_up(table.vector(7, "I"), table.vector(8, "Q"), "L2")
-    return list(zip(*columns[:4], map(tuple, bounds), columns[4], strict=True))
+    columns.insert(4, list(map(tuple, cut_up(table.vector(7, "I"), table.vector(8, "Q"), "L2"))))
+    check(len({len(column) for column in columns}) == 1, "L1", "columns of pieces")
+    return list(zip(*columns))
 
 
 def read_pieces(table):
@@ -134,12 +135,9 @@ def read_pieces(table):
     names, ends = table.table(0).names(), table.vector(1, "I")
     shapes = cut_up(ends, table.vector(2, "q"), "L2")
     check(len(names) == len(shapes), "L1", "logical_dim_end")
-    columns = [table.vector(i, code) for i, code in ((3, "I"), (4, "I"), (5, "Q"), (6, "B"), (9, "I"))]
-    bounds = cut_up(table.vector(7, "I"), table.vector(8, "Q"), "L2")
-    check(len({len(column) for column in columns + [bounds]}) == 1, "L1", "columns of pieces")
     for name, shape in zip(names, shapes):
         check(all(dim >= 0 for dim in shape) and math.prod(dim or 1 for dim in shape) < 1 << 63, "L4", name)
-    for tensor, logical, offset, form, group, bound in zip(*columns, bounds):
+    for tensor, logical, offset, form, bound, group in pieces_of(table):
         check(logical < len(names), "L5", "logical tensor")
         shape, half = shapes[logical], len(bound) // 2
         whole = shape if form == 0 else [math.prod(shape)]
@@ -203,6 +201,7 @@ class Shard:
         shapes = cut_up(tensors.vector(2, "I"), tensors.vector(3, "q"), "T1")
         for tensor, position, shape in zip(self.tensors, tensors.vector(1, "B"), shapes, strict=True):
             code, _, block_elements, block_bytes = dtypes[position]
+            check(block_elements > 0 and block_bytes > 0, "X5", f"dtype {code}")
             check(all(dim >= 0 for dim in shape) and math.prod(dim or 1 for dim in shape) < 1 << 63, "T2", tensor["name"])
             blocks, rest = divmod(math.prod(shape), block_elements)
             check(rest == 0 and blocks * block_bytes == tensor["bytes"], "T3", tensor["name"])
@@ -221,13 +220,13 @@ class Shard:
             columns = pieces_of(pieces)
             order = [(row[0], row[2], row[1], *row[3:]) for row in columns]
             check(all(a < b for a, b in zip(order, order[1:])), "L6", "pieces do not ascend")
-            logical = list(zip(pieces.table(0).names(), cut_up(pieces.vector(1, "I"), pieces.vector(2, "q"), "L2")))
-            self.pieces = [(logical[row[1]], (row[0], *row[2:])) for row in columns]
             for ordinal, piece in read_pieces(pieces):
                 check(ordinal < len(self.tensors), "L5", "stored tensor")
                 check(piece is None or piece["element_offset"] + piece["elements"] <= math.prod(self.tensors[ordinal]["shape"]),
                       "L8", self.tensors[ordinal]["name"])
                 self.tensors[ordinal]["pieces"] += [piece] if piece else []
+            logical = list(zip(pieces.table(0).names(), cut_up(pieces.vector(1, "I"), pieces.vector(2, "q"), "L2")))
+            self.pieces = [(logical[row[1]], (row[0], *row[2:])) for row in columns]
         self.tree, self.attributes = self.read_tree(root.table(9)), self.read_tree(root.table(10))
         self.rank_own = [] if root.table(11) is None else root.table(11).names()
         self.rank = root.get(root.where(12), "I") if root.where(12) else 0
@@ -298,7 +297,8 @@ class Shard:
             total = sum(chunk[1] for chunk in item["stored"]) if item["encoding"] else item["bytes"]
             check(total == item["stored_bytes"], "P1", item["name"])
             for i, (_, size, reserved) in enumerate(item["stored"]):
-                check(0 < size <= min(CHUNK, item["bytes"] - i * CHUNK) and reserved == 0, "P5", item["name"])
+                most = min(CHUNK, item["bytes"] - i * CHUNK) if item["encoding"] in ENCODINGS else size
+                check(0 < size <= most and reserved == 0, "P5", item["name"])
         return out
 
     def check_layout(self):
@@ -321,12 +321,22 @@ class Shard:
         """Section 10, as JSON: what JSON lacks is an object with one key that begins with '$'."""
         if table is None:
             return None
-        heap, tags = table.vector(1, "s"), [None] + table.strings(2)
-        cut = lambda word: heap[word & 0xFFFFFFFF : (word & 0xFFFFFFFF) + (word >> 32)]
+        heap, tags = table.vector(1, "s") or b"", [None] + table.strings(2)
+        used = 0
+
+        def cut(word):
+            nonlocal used
+            used += word >> 32
+            check(used <= 16 * len(heap) + (64 << 10), "R8", "heap ranges share too much")
+            return heap[word & 0xFFFFFFFF : (word & 0xFFFFFFFF) + (word >> 32)]
+
         signed = lambda word: word - (word >> 63 << 64)
         number = lambda x: x if math.isfinite(x) else {"$float": str(x)}
         pairs = lambda text: [number(x) for x in struct.unpack("<2d", text)]
-        big = lambda text: ("-" if text[0] else "") + str(int.from_bytes(text[1:], "little"))
+        def big(text):
+            check(len(text) <= 1 + (64 << 10), "R8", "a long integer")
+            return ("-" if text[0] else "") + str(int.from_bytes(text[1:], "little"))
+
         leaf = [lambda w: check(w == 0, "R7"), lambda w: [False, True][w], signed, lambda w: {"$bigint": big(cut(w))},
                 lambda w: number(struct.unpack("<d", struct.pack("<Q", w))[0]), lambda w: {"$complex": pairs(cut(w))},
                 lambda w: cut(w).decode(), lambda w: {"$bytes": base64.b64encode(cut(w)).decode()}, dict_json, list,
@@ -387,20 +397,24 @@ def dict_json(pairs):
 
 
 def describe(shard):
-    common = lambda item, **more: {"name": item["name"], "bytes": item["bytes"], "stored_bytes": item["stored_bytes"], **more,
-                                   "encoding": ENCODINGS.get(item["encoding"], f"unknown({item['encoding']})")}
-    row = lambda t: common(t, dtype=t["dtype"], shape=t["shape"], offset=t["offset"], digest=shard.digest(t), alias_of=None)
+    # Members in the order of the vectors.
+    place = lambda item: {"bytes": item["bytes"], "stored_bytes": item["stored_bytes"], "offset": item["offset"],
+                          "encoding": ENCODINGS.get(item["encoding"], f"unknown({item['encoding']})"), "digest": shard.digest(item)}
+    row = lambda t: {"name": t["name"], "dtype": t["dtype"], "shape": t["shape"]} | place(t) | {"alias_of": None}
     pieces = lambda t: [{key: value for key, value in piece.items() if key != "elements"} for piece in t["pieces"]]
     tensors = [row(t) | ({"pieces": pieces(t)} if t["pieces"] else {}) for t in shard.tensors]
     tensors += [row(shard.tensors[i]) | {"name": name, "alias_of": shard.tensors[i]["name"]} for name, i in shard.aliases.items()]
+    # Keys of attributes are strings: a plain object holds any.
+    attributes = shard.attributes or {}
+    attributes = dict(attributes["$dict"]) if "$dict" in attributes else attributes
     tree = shard.tree
     if tree is None:
         tree = {t["name"]: {"$tensor": t["name"]} for t in shard.tensors} | {name: {"$alias": name} for name in shard.aliases}
         tree |= {o["name"]: {"$object": o["name"]} for o in shard.objects}
     return {"schema": "dsckpt.inspect/1", "format_version": shard.version, "file_bytes": len(shard.data),
             "tensors": sorted(tensors, key=lambda t: t["name"].encode()),
-            "objects": [common(o, media_type=o["media_type"], offset=o["offset"], digest=shard.digest(o)) for o in shard.objects],
-            "attributes": shard.attributes or {}, "tree": tree} | ({"rank_own": shard.rank_own, "rank": shard.rank} if shard.rank_own else {})
+            "objects": [{"name": o["name"], "media_type": o["media_type"]} | place(o) for o in shard.objects],
+            "attributes": attributes} | ({"rank_own": shard.rank_own, "rank": shard.rank} if shard.rank_own else {}) | {"tree": tree}
 
 
 def read_any(path, strict=False):

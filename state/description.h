@@ -22,7 +22,7 @@ namespace dsckpt {
 /// tensors describes them again each time within milliseconds. Two halves: the identity, which
 /// decides the layout and is compared with the cached one, and the sources, which may differ from
 /// save to save.
-struct Description::Data {
+struct DSCKPT_HIDDEN Description::Data {
   // Identity.
   struct TensorIdentity {
     DType dtype;

@@ -63,7 +63,7 @@ class FileLayoutBuilder {
     if (out_.columns.rank_own.size() > 0) out_.columns.rank = data_.rank_owner.value_or(0);
     DSCKPT_RETURN_IF_ERROR(CheckIndexSize());
     DSCKPT_RETURN_IF_ERROR(PlaceRaw());
-    MergeLog();
+    MergeAppended();
     return std::move(out_);
   }
 
@@ -259,8 +259,8 @@ class FileLayoutBuilder {
     out_.columns.tensors.offset = out_.offset;
     out_.tail_begin = placement.tail_begin();
     out_.unlisted_begin = placement.unlisted_begin();
-    out_.raw_end = placement.raw_end();
-    out_.log_begin = placement.log_begin();
+    out_.placed_end = placement.raw_end();
+    out_.appended_begin = placement.log_begin();
     if (placement.log_begin() > kMaxFileBytes) {
       return Status(StatusCode::kLimitExceeded, "the file would exceed 2^63 bytes");
     }
@@ -279,33 +279,33 @@ class FileLayoutBuilder {
     }
     for (size_t b = 1; b < begin.size(); ++b) begin[b] += begin[b - 1];
     out_.listed = begin[format::kAlignmentClasses];
-    out_.raw_order.resize(begin.back());
+    out_.placed_order.resize(begin.back());
     for (uint32_t i = 0; i < out_.tensors.size(); ++i) {
-      if (Raw(i)) out_.raw_order[begin[bucket(i)]++] = i;
+      if (Raw(i)) out_.placed_order[begin[bucket(i)]++] = i;
     }
   }
 
   Status BuildHeader() {
-    const std::span<const uint32_t> order = out_.raw_order;
+    const std::span<const uint32_t> order = out_.placed_order;
     DSCKPT_ASSIGN_OR_RETURN(
         out_.header, format::HeaderOfIndex(format::ViewOf(out_.columns), order.first(out_.listed),
                                            out_.shard, out_.header_metadata, &out_.header_lists));
     return {};
   }
 
-  void MergeLog() {
+  void MergeAppended() {
     uint32_t object = 0;
     const auto add_objects = [&](const std::string_view* limit) {
       for (; object < out_.objects.size(); ++object) {
         if (limit != nullptr && out_.columns.object_names[object] > *limit) break;
-        out_.log.push_back({true, object});
+        out_.appended.push_back({true, object});
       }
     };
     for (uint32_t i = 0; i < out_.tensors.size(); ++i) {
       if (Raw(i)) continue;
       const std::string_view name = out_.columns.tensor_names[i];
       add_objects(&name);
-      out_.log.push_back({false, i});
+      out_.appended.push_back({false, i});
     }
     add_objects(nullptr);
   }

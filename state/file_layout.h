@@ -28,26 +28,26 @@ struct FileLayout {
   std::vector<uint32_t> object_ordinal;
   static constexpr uint32_t kAliasBit = uint32_t{1} << 31;
 
-  /// Raw tensors in file order: ordinals. The first `listed` of them lie in [data_begin,
-  /// tail_begin), the others from unlisted_begin on.
-  std::vector<uint32_t> raw_order;
+  /// Placed tensors, the raw ones, in file order: ordinals. The first `listed` of them lie in
+  /// [data_begin, tail_begin), the others from unlisted_begin on.
+  std::vector<uint32_t> placed_order;
   uint32_t listed = 0;
-  /// By tensor ordinal; 0 for encoded tensors, whose place the log decides.
+  /// By tensor ordinal; 0 for encoded tensors, which are appended.
   std::vector<uint64_t> offset;
   std::vector<uint64_t> raw_bytes;
 
-  /// Log items in name order.
-  struct LogItem {
+  /// Objects and encoded tensors, which follow the placed tensors, in name order.
+  struct AppendedItem {
     bool is_object;
     uint32_t ordinal;
   };
-  std::vector<LogItem> log;
+  std::vector<AppendedItem> appended;
 
   uint64_t data_begin = 0;      // D
   uint64_t tail_begin = 0;      // L
   uint64_t unlisted_begin = 0;  // L rounded up to a page
-  uint64_t raw_end = 0;         // end of the last raw tensor
-  uint64_t log_begin = 0;       // raw_end rounded up to a page
+  uint64_t placed_end = 0;      // end of the last placed tensor
+  uint64_t appended_begin = 0;  // placed_end rounded up to a page
 
   std::string header;                // region [0, D), sizes not yet patched
   bool header_lists = true;          // false: above the cap, `__dsckpt__` alone

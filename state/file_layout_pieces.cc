@@ -80,9 +80,8 @@ class PieceFiller {
 
   Status ShapeConflict(uint32_t a, uint32_t b) const {
     const format::PieceView all = format::ViewOf(all_);
-    return Conflict(all.logical_names[a], "shape", described_[a],
-                    format::ShapeText(all.logical_shape(a)), described_[b],
-                    format::ShapeText(all.logical_shape(b)));
+    return Conflict(all.logical_names[a], "shape", described_[a], ShapeText(all.logical_shape(a)),
+                    described_[b], ShapeText(all.logical_shape(b)));
   }
 
   Status SameDType(std::string_view logical, uint32_t a, uint32_t b) const {
@@ -124,8 +123,7 @@ class PieceFiller {
       const auto shape = pieces.logical_shape(logical);
       const auto own = Shape(*whole);
       if (!std::equal(shape.begin(), shape.end(), own.begin(), own.end())) {
-        return Conflict(name, "shape", described, format::ShapeText(shape), *whole,
-                        format::ShapeText(own));
+        return Conflict(name, "shape", described, ShapeText(shape), *whole, ShapeText(own));
       }
       DSCKPT_RETURN_IF_ERROR(SameDType(name, described, *whole));
     }

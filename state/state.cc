@@ -118,7 +118,7 @@ Status RestoreAttribute(const AttributeRecord& attribute, T* target, const Value
 }  // namespace
 
 // A tree in child lists. Nodes, tensors and objects refer to one another by position.
-struct State::Impl {
+struct DSCKPT_HIDDEN State::Impl {
   enum class Kind : uint8_t { kDict, kTensor, kObject, kMemory };
   struct Node {
     Kind kind = Kind::kDict;

@@ -23,11 +23,11 @@ void NoteConflicts(Console& console, const std::vector<Status>& unreadable,
   for (const MergeConflict& conflict : conflicts) {
     std::string text =
         Format("the inputs differ in the {} '{}', which is left out: ",
-               conflict.attribute ? "attribute" : "metadata", Printable(conflict.key));
+               conflict.attribute ? "attribute" : "metadata", TerminalName(conflict.key));
     const size_t shown = std::min(conflict.values.size(), kShownValues);
     for (size_t i = 0; i < shown; ++i) {
       const MergeConflict::Said& said = conflict.values[i];
-      text += Format("{}\"{}\" in {}", i == 0 ? "" : ", ", FitWidth(Printable(said.value), 100),
+      text += Format("{}\"{}\" in {}", i == 0 ? "" : ", ", FitWidth(TerminalName(said.value), 100),
                      said.file);
     }
     if (shown < conflict.values.size()) {

@@ -170,7 +170,7 @@ class NameList {
   void Add(std::string_view name, const std::string& detail) {
     if (++count_ > kShown) return;
     if (count_ > 1) text_ += ", ";
-    text_ += Format("'{}'{}", FitWidth(Printable(name), 200), detail);
+    text_ += Format("'{}'{}", FitWidth(TerminalName(name), 200), detail);
   }
   bool empty() const { return count_ == 0; }
   std::string Text() const {
@@ -236,7 +236,7 @@ Status CheckContent(const Console& console, const std::string& path) {
   return Status(StatusCode::kCorrupt,
                 Format("{} is corrupt, first at '{}' ({}): dsckpt verify lists all; "
                        "--no-verify exports it all the same",
-                       path, Printable(problem.item), problem.kind))
+                       path, TerminalName(problem.item), problem.kind))
       .WithPath(path)
       .WithOffset(problem.offset);
 }

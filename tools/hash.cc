@@ -110,11 +110,11 @@ std::string TreeText(const Digests& digests) { return HexDigest(TreeDigest(diges
 
 void PrintDigests(Console& console, const std::string& path, const Digests& digests, bool tree) {
   if (tree) {
-    console.Print("{}  {}\n", TreeText(digests), Printable(path));
+    console.Print("{}  {}\n", TreeText(digests), TerminalName(path));
     return;
   }
   for (const NamedDigest& each : digests) {
-    console.Print("{}  {}#{}\n", HexDigest(each.digest), Printable(path), Printable(each.name));
+    console.Print("{}  {}#{}\n", HexDigest(each.digest), TerminalName(path), TerminalName(each.name));
   }
 }
 
@@ -246,8 +246,8 @@ int Check(Console& console, const Options& options) {
     if (found == expected.digest) continue;
     (found.empty() ? missing : differ) += 1;
     if (console.json()) continue;
-    console.Print("{}{}{}: {}\n", Printable(expected.path), expected.name ? "#" : "",
-                  expected.name ? Printable(*expected.name) : "",
+    console.Print("{}{}{}: {}\n", TerminalName(expected.path), expected.name ? "#" : "",
+                  expected.name ? TerminalName(*expected.name) : "",
                   found.empty() ? "MISSING" : "DIFFERS");
   }
   const uint64_t same = lines->size() - differ - missing;

@@ -99,7 +99,7 @@ Status CheckNames(const File& file) {
                                                                      : nullptr;
     if (reason == nullptr) continue;
     if (!bad.empty()) bad += ", ";
-    bad += Format("'{}' {}", FitWidth(Printable(name), 200), reason);
+    bad += Format("'{}' {}", FitWidth(TerminalName(name), 200), reason);
   }
   if (bad.empty()) return {};
   return Status(StatusCode::kInvalidArgument,

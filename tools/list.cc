@@ -81,14 +81,14 @@ void ListText(Console& console, const RunDirectory& run) {
                checkpoints.size(), [&](size_t row, std::vector<std::string>& cells) {
                  const RunEntry& entry = checkpoints[row];
                  cells = {entry.step ? std::to_string(*entry.step) : "unknown",
-                          Printable(entry.name), Grouped(entry.shards), HumanBytes(entry.bytes),
+                          TerminalName(entry.name), Grouped(entry.shards), HumanBytes(entry.bytes),
                           entry.name == run.latest_name() ? "latest"
                           : entry.abandoned               ? "abandoned"
                                                           : ""};
                });
   }
   for (const auto& [name, why] : run.ignored_entries()) {
-    console.Print("{}: not counted: {}\n", Printable(name), SafeText(why));
+    console.Print("{}: not counted: {}\n", TerminalName(name), SafeText(why));
   }
 }
 
@@ -111,13 +111,13 @@ int ListRun(Console& console, const std::string& path) {
   }
   if (run->latest_name() && !LatestStands(*run)) {
     console.Note(Format("'latest' names {}, which is no complete checkpoint here",
-                        Printable(*run->latest_name())));
+                        TerminalName(*run->latest_name())));
   }
   if (!run->checkpoints().empty()) return kExitOk;
   if (const auto aside = run->Latest(merge::kAtOnce); aside.ok()) {
     console.Note(
         Format("{} stands for it until the next save mends this: a replacement was stopped",
-               Printable(aside->path())));
+               TerminalName(aside->path())));
     return kExitOk;
   }
   console.Note(path + ": no complete checkpoint");

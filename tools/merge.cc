@@ -132,7 +132,7 @@ void NoteLeftOut(Console& console, const MergeOptions& options, const MergeRepor
   if (!safetensors) {
     for (const std::string& name : report.conflicting_attributes) {
       console.Note(Format("the shards differ in the attribute '{}': the first one's is kept",
-                          Printable(name)));
+                          TerminalName(name)));
     }
   }
   if (report.became_infinite != 0) {
@@ -167,7 +167,9 @@ int Merge(Console& console, const std::vector<std::string>& inputs, const std::s
     options.cancelled = [] { return InterruptGuard::signal() != 0; };
     report = dsckpt::Merge(inputs, output, options);
     bar.reset();
-    if (report.status().code() == StatusCode::kCancelled) {
+    const StatusCode code = report.status().code();
+    const bool mistake = code == StatusCode::kInvalidArgument || code == StatusCode::kAlreadyExists;
+    if (!report.ok() && !mistake) {
       return FailOutput(console, {inputs[0], output, options.replace}, report.status());
     }
   }

@@ -42,12 +42,12 @@ Result<std::vector<GivenAttribute>> ParseAttributes(const std::vector<std::strin
   for (const std::string& text : texts) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {
-      return Invalid(Format("--attribute takes NAME=VALUE, not '{}'", Printable(text)));
+      return Invalid(Format("--attribute takes NAME=VALUE, not '{}'", TerminalName(text)));
     }
     std::string name = text.substr(0, equals);
     const bool twice = std::any_of(attributes.begin(), attributes.end(),
                                    [&](const auto& given) { return given.name == name; });
-    if (twice) return Invalid(Format("--attribute gives '{}' twice", Printable(name)));
+    if (twice) return Invalid(Format("--attribute gives '{}' twice", TerminalName(name)));
     attributes.push_back({std::move(name), ParseValue(std::string_view(text).substr(equals + 1))});
   }
   return attributes;

@@ -168,7 +168,7 @@ std::string ValueText(const Value& value) {
                           return Format("({}, {})", merge::DoubleText(v.real()),
                                         merge::DoubleText(v.imag()));
                         },
-                        [](const std::string& v) { return Format("\"{}\"", Printable(v)); },
+                        [](const std::string& v) { return Format("\"{}\"", TerminalName(v)); },
                         [](const std::vector<std::byte>& v) { return BytesText(v); },
                     },
                     value);

@@ -69,7 +69,7 @@ std::string KindText(const std::string& kind) {
 }
 
 void PrintProblem(Console& console, const Problem& problem) {
-  console.Print("  {} at offset {}: {}", console.Styled(Style::kBold, Printable(problem.item)),
+  console.Print("  {} at offset {}: {}", console.Styled(Style::kBold, TerminalName(problem.item)),
                 problem.offset, KindText(problem.kind));
   if (!problem.expected.empty()) console.Print("; expected {}", SafeText(problem.expected));
   if (!problem.found.empty()) {

@@ -134,7 +134,7 @@ def _own(state: State, options: Any) -> dict[str, Way]:
         return blocked, captured, time.perf_counter() - start
 
     def planned(path: str) -> Times:
-        from dsckpt.torch import DcpWriter
+        from dsckpt.dcp import DcpWriter
 
         return _dcp_save(state, path, DcpWriter(writer=writer("dcp")))
 
@@ -152,7 +152,7 @@ def _own(state: State, options: Any) -> dict[str, Way]:
 def _own_async(state: State, path: str, engine: Any) -> Times:
     import torch.distributed.checkpoint as dcp
 
-    from dsckpt.torch import DcpWriter
+    from dsckpt.dcp import DcpWriter
 
     own = DcpWriter(writer=engine)
     start = time.perf_counter()

@@ -30,7 +30,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 import dsckpt
-from dsckpt.torch import DcpReader, DcpWriter
+from dsckpt.dcp import DcpReader, DcpWriter
 
 WIDTH = 64
 

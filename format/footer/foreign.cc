@@ -35,13 +35,13 @@ bool IsManifest(std::string_view head) { return head.substr(0, 8).ends_with("DSC
 
 // As a header length, eight ASCII characters are beyond every limit. Behind them UTF-8 may stand.
 bool IsText(std::string_view head) {
-  constexpr size_t kLengthBytes = 8;
+  constexpr size_t kLength = 8;
   const auto is_text = [](char c) {
     const auto byte = static_cast<unsigned char>(c);
     return byte >= 0x20 ? byte != 0x7F : "\t\n\r\f"sv.find(c) != std::string_view::npos;
   };
-  return head.size() >= kLengthBytes && std::all_of(head.begin(), head.end(), is_text) &&
-         std::all_of(head.begin(), head.begin() + kLengthBytes,
+  return head.size() >= kLength && std::all_of(head.begin(), head.end(), is_text) &&
+         std::all_of(head.begin(), head.begin() + kLength,
                      [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 

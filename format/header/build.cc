@@ -4,7 +4,9 @@
 #include <array>
 #include <charconv>
 
+#include "base/align.h"
 #include "base/little_endian.h"
+#include "base/text.h"
 #include "dsckpt/limits.h"
 #include "format/header/header.h"
 
@@ -82,7 +84,6 @@ void AppendMembers(std::string& out, const Metadata& metadata) {
 }
 
 void AppendEscape(std::string& out, char c) {
-  static constexpr char kDigits[] = "0123456789abcdef";
   switch (c) {
     case '"':
     case '\\':
@@ -105,8 +106,7 @@ void AppendEscape(std::string& out, char c) {
       return;
     default:
       out += "\\u00";
-      out += kDigits[static_cast<uint8_t>(c) >> 4];
-      out += kDigits[c & 0xF];
+      AppendHex(out, static_cast<uint8_t>(c));
   }
 }
 
@@ -161,7 +161,7 @@ Result<std::string> HeaderBuilder::Finish(bool* listed) {
   // With the tail entry, or with a brace in the place of the last comma.
   const auto padded = [&] {
     const size_t bytes = text_.size() + (shard_ ? kTailEntryBytes : 0);
-    return (bytes + alignment - 1) / alignment * alignment;
+    return RoundUp(bytes, alignment);
   };
   *listed = true;
   if (shard_ && padded() > kLengthBytes + kMaxHeaderJsonBytes) {

@@ -125,7 +125,7 @@ Result<std::vector<std::byte>> EncodeIndex(const IndexColumns& columns) {
   }
   std::vector<std::byte> memory;
   VectorAllocator allocator(memory);
-  Builder builder(AlignUp(bound, 8), &allocator);
+  Builder builder(RoundUp(bound, 8), &allocator);
   Build(builder, columns);
   KeepBuilt(builder, memory);
   return memory;

@@ -12,8 +12,6 @@
 namespace dsckpt::format {
 namespace {
 
-constexpr std::string_view kPart = "index";
-
 Status CheckColumnLengths(const IndexView& index) {
   const size_t tensors = index.tensor_names.size();
   const size_t objects = index.object_names.size();
@@ -35,7 +33,7 @@ Status CheckColumnLengths(const IndexView& index) {
       {"objects.chunk_end", objects, index.objects.chunk_end.size()},
       {"objects.stored_chunk_end", objects, index.objects.stored_chunk_end.size()},
   };
-  return CheckLengths(kPart, columns);
+  return CheckLengths(kIndexPart, columns);
 }
 
 Status CheckDisjoint(const NameView& a, std::string_view a_kind, const NameView& b,
@@ -171,12 +169,12 @@ Status CheckOrdinals(std::string_view kind, const NameView& names, std::string_v
 
 Status IndexError(std::string_view where, std::string_view field, std::string_view expected,
                   std::string_view found) {
-  return ColumnError(kPart, where, field, expected, found);
+  return ColumnError(kIndexPart, where, field, expected, found);
 }
 
 Status IndexError(std::string_view where, std::string_view field, uint64_t expected,
                   uint64_t found) {
-  return ColumnError(kPart, where, field, expected, found);
+  return ColumnError(kIndexPart, where, field, expected, found);
 }
 
 Status CheckItems(const IndexView& index) {
@@ -184,13 +182,13 @@ Status CheckItems(const IndexView& index) {
   const NameView& aliases = index.alias_names;
   const NameView& objects = index.object_names;
   DSCKPT_RETURN_IF_ERROR(CheckColumnLengths(index));
-  DSCKPT_RETURN_IF_ERROR(CheckNames(kPart, tensors, "tensor"));
-  DSCKPT_RETURN_IF_ERROR(CheckNames(kPart, aliases, "alias"));
-  DSCKPT_RETURN_IF_ERROR(CheckNames(kPart, objects, "object"));
+  DSCKPT_RETURN_IF_ERROR(CheckNames(kIndexPart, tensors, "tensor"));
+  DSCKPT_RETURN_IF_ERROR(CheckNames(kIndexPart, aliases, "alias"));
+  DSCKPT_RETURN_IF_ERROR(CheckNames(kIndexPart, objects, "object"));
   DSCKPT_RETURN_IF_ERROR(CheckDisjoint(aliases, "alias", tensors, "tensor"));
   DSCKPT_RETURN_IF_ERROR(CheckDisjoint(objects, "object", tensors, "tensor"));
   DSCKPT_RETURN_IF_ERROR(CheckDisjoint(objects, "object", aliases, "alias"));
-  DSCKPT_RETURN_IF_ERROR(CheckDTypes(kPart, index.dtypes));
+  DSCKPT_RETURN_IF_ERROR(CheckDTypes(kIndexPart, index.dtypes));
   DSCKPT_RETURN_IF_ERROR(CheckShapes(index));
   ChunkCheck chunks(index);
   DSCKPT_RETURN_IF_ERROR(chunks.Check("tensor", tensors, index.tensors));

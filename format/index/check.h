@@ -13,6 +13,9 @@
 
 namespace dsckpt::format {
 
+/// How messages call what is wrong in an index.
+inline constexpr std::string_view kIndexPart = "index";
+
 /// kCorrupt: "index: <where>: <field>: expected <expected>, found <found>".
 Status IndexError(std::string_view where, std::string_view field, std::string_view expected,
                   std::string_view found);

@@ -72,8 +72,8 @@ class LayoutCheck {
       DSCKPT_RETURN_IF_ERROR(CheckLogItem("tensor", name, index_.tensors, i));
     }
     DSCKPT_RETURN_IF_ERROR(CheckObjects(object, nullptr));
-    if (AlignUp(log_end_, kLogAlignment) != geometry_.index_offset) {
-      return IndexError("footer", "index_offset", AlignUp(log_end_, kLogAlignment),
+    if (RoundUp(log_end_, kLogAlignment) != geometry_.index_offset) {
+      return IndexError("footer", "index_offset", RoundUp(log_end_, kLogAlignment),
                         geometry_.index_offset);
     }
     return {};
@@ -94,7 +94,7 @@ class LayoutCheck {
 
   Status CheckLogItem(std::string_view kind, std::string_view name, const PayloadView& payload,
                       uint32_t i) {
-    const uint64_t expected = AlignUp(log_end_, kLogAlignment);
+    const uint64_t expected = RoundUp(log_end_, kLogAlignment);
     if (payload.offset[i] != expected) {
       return Mismatch(kind, name, "offset", expected, payload.offset[i]);
     }

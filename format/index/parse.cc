@@ -12,7 +12,6 @@
 namespace dsckpt::format {
 namespace {
 
-constexpr std::string_view kPart = "index";
 constexpr uint8_t kHashXxh3 = 1;
 // Index -> Tensors -> Payload; the margin is for tables that later versions append.
 constexpr uint32_t kMaxTableDepth = 8;
@@ -28,7 +27,7 @@ Status BorrowTree(Borrower& borrow, const fbs::Tree* tree, TreeView& out) {
   }
   if (out.nodes.empty()) return IndexError("tree", "nodes", "at least the root", "none");
   if (tree->tags() == nullptr) return {};
-  return BorrowStrings(kPart, tree->tags(), "tree tags", std::numeric_limits<uint16_t>::max(),
+  return BorrowStrings(kIndexPart, tree->tags(), "tree tags", std::numeric_limits<uint16_t>::max(),
                        out.tags);
 }
 
@@ -49,14 +48,14 @@ Result<IndexView> Borrow(const fbs::Index& index) {
   view.objects = borrow.Payload(index.objects()->payload());
   view.chunk_sums = borrow.Column<Hash128>(index.chunk_sums());
   view.stored_chunks = borrow.Column<StoredChunk>(index.stored_chunks());
-  DSCKPT_RETURN_IF_ERROR(BorrowStrings(kPart, index.media_types(), "media types", kMaxDistinctTypes,
-                                       view.media_types));
+  DSCKPT_RETURN_IF_ERROR(BorrowStrings(kIndexPart, index.media_types(), "media types",
+                                       kMaxDistinctTypes, view.media_types));
   DSCKPT_RETURN_IF_ERROR(BorrowTree(borrow, index.tree(), view.tree));
   DSCKPT_RETURN_IF_ERROR(BorrowTree(borrow, index.attributes(), view.attributes));
   if (index.pieces() != nullptr) view.pieces = borrow.Pieces(index.pieces());
   if (index.rank_own() != nullptr) view.rank_own = borrow.Names(index.rank_own());
   view.rank = index.rank();
-  DSCKPT_RETURN_IF_ERROR(borrow.CheckAligned(kPart));
+  DSCKPT_RETURN_IF_ERROR(borrow.CheckAligned(kIndexPart));
   return view;
 }
 

@@ -14,8 +14,6 @@
 namespace dsckpt::format {
 namespace {
 
-constexpr std::string_view kPart = "manifest";
-
 Status CheckColumnLengths(const ManifestView& manifest) {
   const size_t shards = manifest.shard_names.size();
   const ColumnLength columns[] = {
@@ -26,25 +24,27 @@ Status CheckColumnLengths(const ManifestView& manifest) {
       {"logical_dtype", manifest.pieces.logical_names.size(), manifest.logical_dtype.size()},
       {"piece_shard", manifest.pieces.size(), manifest.piece_shard.size()},
   };
-  return CheckLengths(kPart, columns);
+  return CheckLengths(kManifestPart, columns);
 }
 
 Status CheckShard(const ManifestView& manifest, uint32_t i) {
   const std::string where =
       "shard '" + Printable(manifest.shard_names[i].substr(0, kMaxFileName)) + "'";
-  if (!IsShardName(manifest.shard_names[i])) {
-    return ColumnError(kPart, where, "name", "a bare file name that a shard may have", "another");
+  if (const char* const why = WhyNoShardName(manifest.shard_names[i]); why != nullptr) {
+    return ColumnError(kManifestPart, where, "name", "a bare file name that a shard may have",
+                       std::string("one that ") + why);
   }
   if (manifest.shard_rank[i] >= manifest.ranks) {
-    return ColumnError(kPart, where, "rank", "below " + std::to_string(manifest.ranks),
+    return ColumnError(kManifestPart, where, "rank", "below " + std::to_string(manifest.ranks),
                        std::to_string(manifest.shard_rank[i]));
   }
   if (manifest.shard_file_bytes[i] > kMaxFileBytes) {
-    return ColumnError(kPart, where, "file_bytes", "at most " + std::to_string(kMaxFileBytes),
+    return ColumnError(kManifestPart, where, "file_bytes",
+                       "at most " + std::to_string(kMaxFileBytes),
                        std::to_string(manifest.shard_file_bytes[i]));
   }
   if (manifest.shard_index_bytes[i] >= manifest.shard_file_bytes[i]) {
-    return ColumnError(kPart, where, "index_bytes",
+    return ColumnError(kManifestPart, where, "index_bytes",
                        "below the file's " + std::to_string(manifest.shard_file_bytes[i]),
                        std::to_string(manifest.shard_index_bytes[i]));
   }
@@ -57,7 +57,7 @@ Status CheckShards(const ManifestView& manifest) {
     DSCKPT_RETURN_IF_ERROR(CheckShard(manifest, i));
     if (i > 0 && std::tie(manifest.shard_rank[i - 1], names[i - 1]) >=
                      std::tie(manifest.shard_rank[i], names[i])) {
-      return ColumnError(kPart, "shard '" + Printable(names[i]) + "'", "order",
+      return ColumnError(kManifestPart, "shard '" + Printable(names[i]) + "'", "order",
                          "above the shard before it by rank, name", "not above it");
     }
   }
@@ -66,14 +66,15 @@ Status CheckShards(const ManifestView& manifest) {
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   if (twice == sorted.end()) return {};
-  return ColumnError(kPart, "shard '" + Printable(*twice) + "'", "name", "unique", "twice");
+  return ColumnError(kManifestPart, "shard '" + Printable(*twice) + "'", "name", "unique", "twice");
 }
 
 Status CheckLogicalDTypes(const ManifestView& manifest) {
   for (uint32_t i = 0; i < manifest.logical_dtype.size(); ++i) {
     if (manifest.logical_dtype[i] >= manifest.dtypes.size()) {
-      return ColumnError(kPart, ItemTitle("logical tensor", manifest.pieces.logical_names, i),
-                         "dtype", "below " + std::to_string(manifest.dtypes.size()),
+      return ColumnError(kManifestPart,
+                         ItemTitle("logical tensor", manifest.pieces.logical_names, i), "dtype",
+                         "below " + std::to_string(manifest.dtypes.size()),
                          std::to_string(manifest.logical_dtype[i]));
     }
   }
@@ -90,8 +91,8 @@ Status CheckEveryLogicalTensor(const ManifestView& manifest) {
     ++next;
   }
   if (next == pieces.logical_names.size()) return {};
-  return ColumnError(kPart, ItemTitle("logical tensor", pieces.logical_names, next), "pieces",
-                     "at least one", "none");
+  return ColumnError(kManifestPart, ItemTitle("logical tensor", pieces.logical_names, next),
+                     "pieces", "at least one", "none");
 }
 
 Status CheckPieces(const ManifestView& manifest) {
@@ -104,17 +105,17 @@ Status CheckPieces(const ManifestView& manifest) {
   constexpr uint64_t kStored = std::numeric_limits<int64_t>::max();
   for (uint32_t i = 0; i < pieces.size(); ++i) {
     if (manifest.piece_shard[i] >= manifest.shard_count()) {
-      return ColumnError(kPart, "piece " + std::to_string(i), "shard",
+      return ColumnError(kManifestPart, "piece " + std::to_string(i), "shard",
                          "below " + std::to_string(manifest.shard_count()),
                          std::to_string(manifest.piece_shard[i]));
     }
     if (i > 0 && (place(i - 1) > place(i) ||
                   (place(i - 1) == place(i) && CompareExtents(pieces, i - 1, i) >= 0))) {
-      return PieceOrderError(kPart, i,
+      return PieceOrderError(kManifestPart, i,
                              "logical, shard, tensor, element_offset, form, bounds, group");
     }
     const DTypeRecord& dtype = manifest.dtypes[manifest.logical_dtype[pieces.logical[i]]];
-    DSCKPT_RETURN_IF_ERROR(CheckPiece(kPart, pieces, i, dtype, kStored));
+    DSCKPT_RETURN_IF_ERROR(CheckPiece(kManifestPart, pieces, i, dtype, kStored));
   }
   return CheckEveryLogicalTensor(manifest);
 }
@@ -125,13 +126,14 @@ Status CheckManifest(const ManifestView& manifest) {
   if (manifest.attempt.size() > kMaxFileName || !IsValidUtf8(manifest.attempt) ||
       manifest.attempt.find('/') != std::string_view::npos ||
       manifest.attempt.find('\0') != std::string_view::npos) {
-    return ColumnError(kPart, "attempt", "id", "UTF-8 that can be part of a file name", "another");
+    return ColumnError(kManifestPart, "attempt", "id", "UTF-8 that can be part of a file name",
+                       "another");
   }
   // Lengths, then names and what divides columns, then what uses them.
   DSCKPT_RETURN_IF_ERROR(CheckColumnLengths(manifest));
   DSCKPT_RETURN_IF_ERROR(CheckShards(manifest));
-  DSCKPT_RETURN_IF_ERROR(CheckPieceColumns(kPart, manifest.pieces));
-  DSCKPT_RETURN_IF_ERROR(CheckDTypes(kPart, manifest.dtypes));
+  DSCKPT_RETURN_IF_ERROR(CheckPieceColumns(kManifestPart, manifest.pieces));
+  DSCKPT_RETURN_IF_ERROR(CheckDTypes(kManifestPart, manifest.dtypes));
   DSCKPT_RETURN_IF_ERROR(CheckLogicalDTypes(manifest));
   return CheckPieces(manifest);
 }

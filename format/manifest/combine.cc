@@ -132,7 +132,8 @@ class Merger {
                                                " in " + ShardOf(b));
     };
     if (DTypeOf(a) != DTypeOf(b)) {
-      return conflict("dtype", DTypeText(DTypeOf(a)), DTypeText(DTypeOf(b)));
+      return conflict("dtype", DTypeText(DType{DTypeOf(a).code}),
+                      DTypeText(DType{DTypeOf(b).code}));
     }
     const auto x = ShapeOf(a);
     const auto y = ShapeOf(b);

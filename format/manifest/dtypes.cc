@@ -6,11 +6,6 @@
 
 namespace dsckpt::format {
 
-std::string DTypeText(const DTypeRecord& dtype) {
-  if (const auto known = FindDType(DType{dtype.code})) return std::string(known->name);
-  return "dtype " + std::to_string(dtype.code);
-}
-
 Status SetLogicalDTypes(std::span<const DTypeRecord> by_logical, ManifestColumns& out) {
   const auto below = [](const DTypeRecord& a, const DTypeRecord& b) { return a.code < b.code; };
   std::vector<DTypeRecord>& table = out.dtypes;

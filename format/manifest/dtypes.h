@@ -1,18 +1,14 @@
 #ifndef DSCKPT_FORMAT_MANIFEST_DTYPES_H_
 #define DSCKPT_FORMAT_MANIFEST_DTYPES_H_
 
-// Its dtype table.
+// The dtype table of a manifest.
 
 #include <span>
-#include <string>
 
 #include "dsckpt/status.h"
 #include "format/manifest/manifest.h"
 
 namespace dsckpt::format {
-
-/// "BF16", or "dtype 999".
-std::string DTypeText(const DTypeRecord& dtype);
 
 /// Fills the dtype table, by code, and each logical tensor's position in it. kMismatch: two
 /// descriptions of one code; kLimitExceeded: more dtypes than a table holds.

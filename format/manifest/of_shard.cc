@@ -43,7 +43,8 @@ class ShardPieces {
     const auto dtypes = [&](uint32_t a, uint32_t b) {
       const DTypeRecord& x = DTypeOf(all_.tensor[a]);
       const DTypeRecord& y = DTypeOf(all_.tensor[b]);
-      return x == y ? Status() : conflict(a, "dtype", DTypeText(x), DTypeText(y));
+      return x == y ? Status()
+                    : conflict(a, "dtype", DTypeText(DType{x.code}), DTypeText(DType{y.code}));
     };
     const auto shapes = [&](uint32_t a, uint32_t b) {
       const PieceView view = ViewOf(all_);

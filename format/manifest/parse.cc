@@ -13,7 +13,6 @@
 namespace dsckpt::format {
 namespace {
 
-constexpr std::string_view kPart = "manifest";
 // Manifest -> Pieces -> Names; the margins are for tables that later versions append.
 constexpr uint32_t kMaxTableDepth = 8;
 constexpr uint32_t kMaxTables = 64;
@@ -28,7 +27,7 @@ Result<ManifestView> Borrow(const fbs::Manifest& manifest) {
   view.parent = manifest.parent();
   const fbs::Shards& shards = *manifest.shards();
   DSCKPT_RETURN_IF_ERROR(
-      BorrowStrings(kPart, shards.names(), "shards.names", kMaxItems, view.shard_names));
+      BorrowStrings(kManifestPart, shards.names(), "shards.names", kMaxItems, view.shard_names));
   view.shard_rank = borrow.Column<uint32_t>(shards.rank());
   view.shard_file_bytes = borrow.Column<uint64_t>(shards.file_bytes());
   view.shard_index_bytes = borrow.Column<uint64_t>(shards.index_bytes());
@@ -37,7 +36,7 @@ Result<ManifestView> Borrow(const fbs::Manifest& manifest) {
   view.logical_dtype = borrow.Column<uint8_t>(manifest.logical_dtype());
   view.pieces = borrow.Pieces(manifest.pieces());
   view.piece_shard = borrow.Column<uint32_t>(manifest.piece_shard());
-  DSCKPT_RETURN_IF_ERROR(borrow.CheckAligned(kPart));
+  DSCKPT_RETURN_IF_ERROR(borrow.CheckAligned(kManifestPart));
   return view;
 }
 
@@ -48,7 +47,7 @@ Result<ManifestView> ParseManifest(std::span<const std::byte> bytes) {
   const auto* data = reinterpret_cast<const uint8_t*>(buffer.data());
   flatbuffers::Verifier verifier(data, buffer.size(), kMaxTableDepth, kMaxTables);
   if (!fbs::VerifyManifestBuffer(verifier)) {
-    return ColumnError(kPart, "structure", "FlatBuffer",
+    return ColumnError(kManifestPart, "structure", "FlatBuffer",
                        "a valid \"DSCM\" buffer of " + std::to_string(buffer.size()) + " bytes",
                        "an invalid one");
   }

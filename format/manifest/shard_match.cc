@@ -85,7 +85,8 @@ class ShardComparison {
     const DTypeRecord& dtype = DTypeOf(own_, a.logical[own]);
     const DTypeRecord& said_dtype = DTypeOf(manifest_, b.logical[said]);
     if (dtype != said_dtype) {
-      return Differs(name, "dtype " + DTypeText(dtype), DTypeText(said_dtype));
+      return Differs(name, "dtype " + DTypeText(DType{dtype.code}),
+                     DTypeText(DType{said_dtype.code}));
     }
     const auto bounds = a.bounds_of(own);
     const auto said_bounds = b.bounds_of(said);
@@ -120,8 +121,7 @@ std::span<const uint32_t> PiecesByShard::Of(uint32_t shard) const {
   return std::span(positions_).subspan(begin, end_[shard] - begin);
 }
 
-std::optional<int64_t> RecordedStep(const IndexView& index) {
-  const TreeView& attributes = index.attributes;
+std::optional<int64_t> RecordedStep(const TreeView& attributes) {
   // Node 0 is the dict; all others are its leaves.
   for (size_t i = 1; i < attributes.nodes.size(); ++i) {
     const NodeRecord& node = attributes.nodes[i];
@@ -145,7 +145,7 @@ Status CheckShardAgainst(const ManifestView& manifest, uint32_t shard,
                                              std::to_string(manifest.shard_rank[shard]) +
                                              " wrote it: use another checkpoint");
   }
-  const auto step = RecordedStep(index);
+  const auto step = RecordedStep(index.attributes);
   if (!step || *step == manifest.step) return {};
   return Status(StatusCode::kMismatch, "shard '" + Printable(name) + "' is of step " +
                                            std::to_string(*step) + ", the manifest says " +

@@ -26,7 +26,7 @@ class PiecesByShard {
 };
 
 /// The attribute `step` of a shard, where it has one of kind int.
-std::optional<int64_t> RecordedStep(const IndexView& index);
+std::optional<int64_t> RecordedStep(const TreeView& attributes);
 
 /// Rules S3 to S6: `pieces`, which are those of `shard`, are exactly what ManifestOfShard() makes
 /// of the index, with its dtypes and logical shapes; a recorded step is the manifest's. kMismatch

@@ -48,12 +48,6 @@ void AppendColumns(const PieceView& all, uint32_t piece, uint32_t logical, Piece
 
 }  // namespace
 
-std::string ShapeText(std::span<const int64_t> shape) {
-  std::string text = "[";
-  for (const int64_t dim : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(dim);
-  return text + "]";
-}
-
 Result<PieceColumns> FoldPieces(const PieceColumns& all, PieceOrder order,
                                 const PiecePair& conflict, const PiecePair& shape_conflict) {
   PieceColumns out;

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "dsckpt/status.h"
@@ -18,9 +17,6 @@ enum class PieceOrder {
   kByTensor,   // an index: tensor, element offset, logical tensor
   kByLogical,  // a manifest of one shard: logical tensor, tensor, element offset
 };
-
-/// "[4, 3]".
-std::string ShapeText(std::span<const int64_t> shape);
 
 /// Makes pieces with a logical tensor each (AppendPiece) share the logical tensors that have the
 /// same name, sorts both, and drops repeated pieces. `conflict` is asked for a status, unless OK,

@@ -52,6 +52,12 @@ class ValueSetter {
       const uint64_t limit = (uint64_t{1} << 63) - (value.negative ? 0 : 1);
       if (bits <= limit) return Set(NodeKind::kInt, value.negative ? 0 - bits : bits);
     }
+    if (magnitude.size() > kMaxBigIntBytes) {
+      return Status(StatusCode::kLimitExceeded,
+                    "the big integer has " + std::to_string(magnitude.size()) +
+                        " bytes; the limit is " + std::to_string(kMaxBigIntBytes) +
+                        ": describe it as bytes");
+    }
     std::string bytes(1, value.negative ? '\1' : '\0');
     bytes.append(AsText(magnitude.data(), magnitude.size()));
     return SetHeap(NodeKind::kBigInt, bytes);

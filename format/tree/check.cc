@@ -57,6 +57,13 @@ class TreeCheck {
     return IndexError(std::string(what_) + " node " + std::to_string(node), field, expected, found);
   }
 
+  Status TooMuch(uint64_t node, std::string_view field, uint64_t limit, uint64_t found) const {
+    return Status(
+        StatusCode::kLimitExceeded,
+        Bad(node, field, "at most " + std::to_string(limit) + " bytes", std::to_string(found))
+            .message());
+  }
+
   Status Enter(uint64_t i, const NodeRecord& node) {
     const uint64_t room = open_.empty() ? node.payload : open_.back().end - i - 1;
     if (node.payload > room) {
@@ -113,9 +120,14 @@ class TreeCheck {
     return Bad(i, "key_kind", "0 to 2", std::to_string(static_cast<unsigned>(node.key_kind)));
   }
 
-  Status CheckRange(uint64_t i, std::string_view field, uint64_t range) const {
-    const uint64_t end = (range & std::numeric_limits<uint32_t>::max()) + (range >> 32);
-    if (end <= tree_.heap.size()) return {};
+  Status CheckRange(uint64_t i, std::string_view field, uint64_t range) {
+    const uint64_t length = range >> 32;
+    const uint64_t end = (range & std::numeric_limits<uint32_t>::max()) + length;
+    if (end <= tree_.heap.size()) {
+      in_ranges_ += length;
+      const uint64_t limit = MaxBytesInHeapRanges(tree_.heap.size());
+      return in_ranges_ <= limit ? Status() : TooMuch(i, "heap ranges", limit, in_ranges_);
+    }
     return Bad(i, field, "a range of the heap's " + std::to_string(tree_.heap.size()) + " bytes",
                "one that ends at " + std::to_string(end));
   }
@@ -125,7 +137,7 @@ class TreeCheck {
     return Bad(i, "ordinal", "below " + std::to_string(count), std::to_string(node.payload));
   }
 
-  Status CheckPayload(uint64_t i, const NodeRecord& node) const {
+  Status CheckPayload(uint64_t i, const NodeRecord& node) {
     const uint64_t length = node.payload >> 32;
     switch (node.kind) {
       case NodeKind::kNull:
@@ -156,6 +168,9 @@ class TreeCheck {
 
   // Sign, then magnitude. One value has one form: those of int64 are not big.
   Status CheckBigInt(uint64_t i, std::string_view bytes) const {
+    if (bytes.size() > 1 + kMaxBigIntBytes) {
+      return TooMuch(i, "big integer", kMaxBigIntBytes, bytes.size() - 1);
+    }
     const bool canonical = bytes.size() > 8 && static_cast<uint8_t>(bytes[0]) <= 1 &&
                            bytes.back() != 0 && (bytes.size() > 9 || !FitsInt64(bytes));
     if (canonical) return {};
@@ -175,6 +190,7 @@ class TreeCheck {
   std::string_view what_;
   const IndexView* items_;
   std::vector<Open> open_;
+  uint64_t in_ranges_ = 0;  // Bytes of all heap ranges so far.
 };
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace dsckpt {
 
 /// What a Node needs. The tree has passed ParseIndex.
-struct TreeData {
+struct DSCKPT_HIDDEN TreeData {
   format::TreeView view;
   format::NameView tensors, aliases, objects;  // for Node::item_name()
   std::shared_ptr<const void> owner;           // keeps what the views borrow

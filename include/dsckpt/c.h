@@ -30,6 +30,8 @@
 #if defined(__cplusplus)
 extern "C" {
 #endif
+/* Visible outside the shared library. */
+#pragma GCC visibility push(default)
 
 /// A struct with its `size` set and the rest zero, in C:
 /// `dsckpt_engine_options options = DSCKPT_INIT(dsckpt_engine_options);`
@@ -851,6 +853,7 @@ int dsckpt_merge(const char* const* inputs, size_t input_count, const char* outp
                  const dsckpt_merge_options* options, dsckpt_merge_report* report,
                  dsckpt_error* error);
 
+#pragma GCC visibility pop
 #if defined(__cplusplus)
 }  // extern "C"
 #endif

@@ -12,12 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "dsckpt/export.h"
 #include "dsckpt/file.h"
 #include "dsckpt/piece.h"
 #include "dsckpt/run_layout.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// What tells the step of a checkpoint. Of several sources the first in this order counts.
 enum class StepSource : uint8_t {
@@ -195,8 +196,11 @@ class Checkpoint {
 
   /// Reads the state back in place, as File::Restore() does. A tensor that `provider` describes
   /// with pieces gets those parts of logical tensors; any other gets the whole logical tensor of
-  /// its name. Objects and attributes come from the shards of `rank`, or from those of rank 0 where
-  /// `rank` wrote none.
+  /// its name. Objects and attributes come from the shards of `rank`, and from those of rank 0
+  /// where these lack them. A rank that wrote no shard, because more ranks read than wrote, gets
+  /// those objects of rank 0 that another rank has alike. Of what differs from rank to rank without
+  /// being marked (RankOwn()) it gets nothing: kNotFound names it, and RestoreOptions::partial
+  /// leaves it as it is.
   ///
   /// What `provider` describes as the own of `rank` (RankOwn()) gets what that rank saved as its
   /// own, and nothing else. Where the checkpoint holds none of that rank, because more ranks read

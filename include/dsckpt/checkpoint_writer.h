@@ -12,11 +12,12 @@
 
 #include "dsckpt/coordinator.h"
 #include "dsckpt/engine.h"
+#include "dsckpt/export.h"
 #include "dsckpt/provider.h"
 #include "dsckpt/run_layout.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// Which complete checkpoints of a run directory stay. Applied by rank 0 after a checkpoint was
 /// published and is durable; incomplete ones count for nothing. What was just published and what

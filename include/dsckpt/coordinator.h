@@ -9,9 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "dsckpt/export.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// How the ranks of one group talk while they commit a checkpoint (spec/commit.md, "Coordinators"):
 /// a store of small values under keys, each of which is written once. Implementations are a shared

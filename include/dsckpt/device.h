@@ -1,9 +1,10 @@
 #ifndef DSCKPT_DEVICE_H_
 #define DSCKPT_DEVICE_H_
 
+#include "dsckpt/export.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// A queue of work on a GPU, as its runtime knows it: a cudaStream_t. Null means CUDA's legacy
 /// default stream of the tensor's device. cudaStreamPerThread means the stream of the thread that

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
+#include "dsckpt/export.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// The element type of a tensor. The numbers are stored in files (spec/format.md, "Dtypes") and
 /// never change their meaning. A file may hold a number that is not listed here, from a later
@@ -87,6 +89,12 @@ std::optional<DTypeInfo> FindDType(DType code);
 std::optional<DTypeInfo> FindDType(std::string_view name);
 /// Returns all registered dtypes in the order of their numbers. The array is static.
 std::span<const DTypeInfo> AllDTypes();
+
+/// Returns the text of a dtype for a message: its safetensors spelling, or "unknown(999)" for a
+/// number that is not registered.
+std::string DTypeText(DType code);
+/// Returns the text of a shape for a message, such as "[2, 3]".
+std::string ShapeText(std::span<const int64_t> shape);
 
 /// Returns the number of elements of a tensor of this shape; an empty shape is a scalar and has
 /// one.

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
-namespace dsckpt {
+#include "dsckpt/export.h"
+
+namespace DSCKPT_EXPORT dsckpt {
 
 /// How the bytes of a tensor or an object are stored (spec/format.md, "Chunks and encodings"). The
 /// numbers are stored in files and never change their meaning.

@@ -11,11 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include "dsckpt/export.h"
 #include "dsckpt/limits.h"
 #include "dsckpt/provider.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
+
+class SaveTask;
 
 /// Something the caller may want to log. The library itself never prints.
 struct Event {
@@ -126,11 +129,11 @@ class SaveHandle {
   void Cancel() const;
   Progress progress() const;
 
-  struct Job;  // Internal.
-  explicit SaveHandle(std::shared_ptr<Job> job);
+  /// For the engine, which makes handles.
+  explicit SaveHandle(std::shared_ptr<SaveTask> task);
 
  private:
-  std::shared_ptr<Job> job_;
+  std::shared_ptr<SaveTask> task_;
 };
 
 /// Totals since the engine was created, unless said otherwise. Durations are sums over threads.

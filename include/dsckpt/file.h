@@ -15,13 +15,14 @@
 #include "dsckpt/device.h"
 #include "dsckpt/dtype.h"
 #include "dsckpt/encoding.h"
+#include "dsckpt/export.h"
 #include "dsckpt/piece.h"
 #include "dsckpt/provider.h"
 #include "dsckpt/source.h"
 #include "dsckpt/status.h"
 #include "dsckpt/tree.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// How File::Open() opens a file.
 struct OpenOptions {

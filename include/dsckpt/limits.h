@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <string_view>
 
+#include "dsckpt/export.h"
+
 // Constants and limits of version 1 of the container format (spec/format.md, "Limits"). A writer
 // refuses what exceeds a limit before it creates a file, and a reader refuses it before it
 // allocates memory for it.
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// 1,024 bytes.
 inline constexpr uint64_t kKiB = uint64_t{1} << 10;
@@ -28,6 +30,15 @@ inline constexpr uint64_t kLogAlignment = 64;
 inline constexpr uint64_t kFooterBytes = 128;
 /// The greatest length of an item's name, in bytes of UTF-8.
 inline constexpr uint64_t kMaxNameBytes = 64 * kKiB;
+/// The largest window of a zstd frame, in bytes: what RFC 8878 asks every decoder to support.
+inline constexpr uint64_t kMaxZstdWindowBytes = 8 * kMiB;
+/// The greatest magnitude of an integer of the state tree, in bytes. Converting one to decimal
+/// digits takes time quadratic in it.
+inline constexpr uint64_t kMaxBigIntBytes = 64 * kKiB;
+/// Returns how many bytes the heap ranges of one tree may hold together, when its heap has
+/// `heap_bytes`. Ranges may share bytes; without a bound a small file would unfold into a large
+/// tree.
+constexpr uint64_t MaxBytesInHeapRanges(uint64_t heap_bytes) { return 16 * heap_bytes + 64 * kKiB; }
 /// The greatest number of dimensions of a tensor.
 inline constexpr uint64_t kMaxRank = 64;
 /// The greatest depth of the state tree; the root has depth 1.

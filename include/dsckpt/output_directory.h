@@ -4,9 +4,10 @@
 #include <memory>
 #include <string>
 
+#include "dsckpt/export.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// A directory of several files that appears under its name complete or not at all, as a checkpoint
 /// does. It is meant for files that have no manifest, such as a model in several safetensors files.

@@ -10,7 +10,9 @@
 #include <string_view>
 #include <vector>
 
-namespace dsckpt {
+#include "dsckpt/export.h"
+
+namespace DSCKPT_EXPORT dsckpt {
 
 class StateProvider;
 

@@ -14,11 +14,12 @@
 #include "dsckpt/device.h"
 #include "dsckpt/dtype.h"
 #include "dsckpt/encoding.h"
+#include "dsckpt/export.h"
 #include "dsckpt/piece.h"
 #include "dsckpt/status.h"
 #include "dsckpt/tree.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// When the engine may read the memory of an item. The idea of lazy capture is that of
 /// DataStates-LLM (arXiv 2406.10707, section 4.1).

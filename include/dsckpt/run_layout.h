@@ -6,13 +6,20 @@
 #include <string>
 #include <string_view>
 
+#include "dsckpt/export.h"
+
 // The names in a run directory and in a checkpoint's directory (spec/commit.md, "Files"). These
 // functions make and parse names. They touch no file and are thread-safe.
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// The step of a checkpoint of which nothing says the step, such as an imported file.
 inline constexpr int64_t kUnknownStep = -1;
+
+/// The file that makes a directory a checkpoint, once the directory holds it.
+inline constexpr std::string_view kManifestName = "dsckpt.manifest";
+/// The file of a run directory that names the checkpoint to resume from.
+inline constexpr std::string_view kLatestName = "latest";
 
 /// Returns the default name of a checkpoint's directory: "step-" and the step in at least ten
 /// digits, so that names sort as steps do.
@@ -22,6 +29,13 @@ std::string DefaultCheckpointName(int64_t step);
 std::string DefaultShardName(int rank);
 /// Returns whether DefaultShardName() makes this name for some rank.
 bool IsDefaultShardName(std::string_view name);
+
+/// Returns the checkpoint that the text of `latest` names: the text without white space at either
+/// end. Returns nothing where that is no name that a checkpoint may have. What it names need not
+/// exist.
+std::optional<std::string> ParseLatest(std::string_view text);
+/// Returns the text of `latest` that names a checkpoint: the name and a newline.
+std::string LatestText(std::string_view name);
 
 /// Returns whether an entry of a run directory is never taken for a checkpoint, whatever it holds:
 /// its name is empty, begins with a dot, is `latest`, or contains one of the marks that only a

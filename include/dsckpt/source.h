@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <span>
 
+#include "dsckpt/export.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// Bytes that can be read at any offset and that are no local file: an object store, an archive, a
 /// test. File::Open() reads a checkpoint through it. Several threads of the reader call it at once,

@@ -9,9 +9,10 @@
 #include <string>
 #include <string_view>
 
+#include "dsckpt/export.h"
 #include "dsckpt/provider.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// How State::AddTensor() treats one tensor. The defaults fit parameters and optimizer state.
 struct TensorOptions {

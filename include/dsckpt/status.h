@@ -7,7 +7,9 @@
 #include <utility>
 #include <variant>
 
-namespace dsckpt {
+#include "dsckpt/export.h"
+
+namespace DSCKPT_EXPORT dsckpt {
 
 /// Why an operation did not succeed. The numbers are part of the C ABI (dsckpt/c.h) and of the
 /// conformance vectors: they are never reused or renumbered.

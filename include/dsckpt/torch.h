@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "dsckpt/export.h"
 #include "dsckpt/file.h"
 #include "dsckpt/state.h"
 
@@ -24,7 +25,7 @@
 //   DSCKPT_RETURN_IF_ERROR(dsckpt::AddModule(state, "model", *model));
 //   DSCKPT_RETURN_IF_ERROR(dsckpt::AddTensor(state, "adam/m", m));
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 namespace torch_internal {
 

@@ -12,9 +12,10 @@
 #include <variant>
 #include <vector>
 
+#include "dsckpt/export.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 // GCC takes a scoped enumerator for a shadow of the constant dsckpt::kBool.
 #pragma GCC diagnostic push

@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "dsckpt/export.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// One thing wrong with a file.
 struct Problem {

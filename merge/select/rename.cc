@@ -152,7 +152,7 @@ Result<Rename> Rename::Parse(const std::string& text) {
 
 Result<std::string> Rename::Apply(const std::string& name) const {
   const auto wrong = [&](const std::string& why) {
-    return Invalid("rename " + FitWidth(Printable(text_), 200) + ": " + QuotedName(name) + ": " +
+    return Invalid("rename " + FitWidth(TerminalName(text_), 200) + ": " + QuotedName(name) + ": " +
                    why);
   };
   if (name.size() > kMaxNameBytes) {

@@ -1,9 +1,10 @@
 """Checkpoints that do not stop training: save and load the state of a training job.
 
-`save` and `load` are the short way; `AsyncWriter` saves behind the computation; `open` looks into a
-file without loading it; `Run` and `Checkpoint` are for jobs of many ranks. `dsckpt.random` has the
-state of random generators and data loaders, `dsckpt.convert` the conversions; `dsckpt.torch` (for
-torch.distributed.checkpoint) and `dsckpt.deepspeed` are imported by name.
+`save` and `load` are the short way; `AsyncWriter` saves behind the computation, and gives a
+`SaveHandle`; `open` looks into a file without loading it; `Run` and `Checkpoint` are for jobs of
+many ranks. `dsckpt.random` has the state of random generators and data loaders, `dsckpt.convert`
+the conversions; `dsckpt.dcp` (for torch.distributed.checkpoint) and `dsckpt.deepspeed` are imported
+by name.
 """
 
 from . import convert as convert
@@ -12,13 +13,14 @@ from ._native import __version__, device_support
 from .capture import ModifiedTooEarly
 from .checkpoint import Checkpoint
 from .errors import DsckptError, PickledWarning, PickleRefused
-from .loading import load
+from .files import File, LazyTensor, open
+from .handle import SaveCancelled, SaveHandle
+from .loading import load, load_into
 from .own import rank_own
-from .reader import File, LazyTensor, open
-from .restoring import load_into
 from .run import Run, RunEntry
+from .saving import save, save_safetensors
 from .tools import Problem, Report, inspect, merge, verify
-from .writer import AsyncWriter, SaveHandle, save
+from .writer import AsyncWriter
 
 __all__ = [
     "AsyncWriter",
@@ -33,6 +35,7 @@ __all__ = [
     "Report",
     "Run",
     "RunEntry",
+    "SaveCancelled",
     "SaveHandle",
     "__version__",
     "device_support",
@@ -43,6 +46,7 @@ __all__ = [
     "open",
     "rank_own",
     "save",
+    "save_safetensors",
     "verify",
 ]
 

@@ -68,11 +68,18 @@ class Tripwire:
                 self.error = ModifiedTooEarly(_too_early(tensor))
                 raise self.error
 
+    def take(self) -> ModifiedTooEarly | None:
+        """What check() found, for somebody who raises it; None if it was raised before."""
+        if self.error is None or self._raised:
+            return None
+        self._raised = True
+        return self.error
+
     def raise_once(self) -> None:
         """Raises what check() found, unless it was raised before."""
-        if self.error is not None and not self._raised:
-            self._raised = True
-            raise self.error
+        error = self.take()
+        if error is not None:
+            raise error
 
     def told(self) -> ModifiedTooEarly | None:
         """What check() found, for somebody who raises it: raise_once() does not any more."""

@@ -5,41 +5,20 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from . import _native, arguments, dtypes, indexing, mapped, memory, pending, rebuild
+from .assemble import Assembly, load_shard
 from .errors import DsckptError
-from .gathering import Gather, allocate, load_shard
-from .loading import MANIFEST as MANIFEST
-from .loading import MapLocation
-from .materialize import Info, NumpyBackend, TorchBackend
+from .map_location import MapLocation
+from .materialize import Info, backend_for
 from .models import of_torch
 from .own import own_rank, ranks_here, took_another
 from .pickles import Permission
+from .tensor_info import TensorInfo, TensorTable, allocate
 
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """A tensor of the job, whole.
-
-    Attributes:
-        name: The path of keys in the state, joined by "/".
-        dtype: In the spelling of safetensors.
-        shape: In elements.
-        nbytes: Of all elements.
-        pieces: In how many parts and copies it is stored.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    nbytes: int
-    pieces: int
-
-    def as_info(self, shape: tuple[int, ...], nbytes: int) -> Info:
-        """As a file lists a tensor of that shape."""
-        return (self.name, self.dtype, 0, shape, 0, nbytes, nbytes, "raw")
+MANIFEST = "dsckpt.manifest"
+"""The file of a checkpoint directory that is written last: without it there is no checkpoint."""
 
 
 class Checkpoint:
@@ -67,8 +46,7 @@ class Checkpoint:
         self._native = _native.Checkpoint(os.fsdecode(path))
         self._rank = None if rank is None else arguments.integer("rank", rank, 0)
         self._ranks = None if ranks is None else arguments.integer("ranks", ranks, 1)
-        self._tensors: dict[str, TensorInfo] | None = None
-        self._ordinals: dict[str, int] = {}
+        self._table = TensorTable(self._native)
         self._mapped: dict[int, tuple[list[Info], memoryview | None]] = {}
 
     @property
@@ -99,19 +77,13 @@ class Checkpoint:
     @property
     def attributes(self) -> dict[str, Any]:
         """The attributes of rank 0's first file; where rank 0 wrote none, of the lowest rank's."""
-        from .reader import visible
-
         # They ascend by rank.
-        return visible(rebuild.attributes_of(self._native.open_shard(0)))
+        return rebuild.visible(rebuild.attributes_of(self._native.open_shard(0)))
 
     @property
     def tensors(self) -> dict[str, TensorInfo]:
         """The tensors of the job, whole, by name."""
-        if self._tensors is None:
-            rows = self._native.tensors()
-            self._ordinals = {row[0]: i for i, row in enumerate(rows)}
-            self._tensors = {row[0]: TensorInfo(*row) for row in rows}
-        return self._tensors
+        return self._table.infos
 
     def digest(self, name: str, *, compute: bool = False) -> str | None:
         """The digest of a tensor: equal for equal content, dtype and shape. Not cryptographic.
@@ -131,7 +103,7 @@ class Checkpoint:
             DsckptError: Incomplete, Corrupt, ...
         """
         self._info(name)
-        return self._native.digest(self._ordinals[name], compute=compute)
+        return self._native.digest(self._table.ordinal(name), compute=compute)
 
     def _info(self, name: str) -> TensorInfo:
         info = self.tensors.get(name)
@@ -175,7 +147,7 @@ class Checkpoint:
         """The tensor as a view of the file that holds it whole and raw; None where none does."""
         if info.pieces != 1 or info.dtype in dtypes.PACKED_BITS:
             return None
-        ((shard, ordinal, piece),) = self._native.pieces(self._ordinals[name])
+        ((shard, ordinal, piece),) = self._native.pieces(self._table.ordinal(name))
         infos, mapping = self._map(shard)
         stored = infos[ordinal]
         held = stored[3] == info.shape and stored[1] == info.dtype and stored[5] == info.nbytes
@@ -183,8 +155,7 @@ class Checkpoint:
         whole = piece.box == box or piece.flat == (0, math.prod(info.shape))
         if mapping is None or not held or not whole or piece.element_offset or stored[7] != "raw":
             return None
-        backend = TorchBackend() if dtypes.have_torch() else NumpyBackend()
-        return backend.view(mapping, stored)
+        return backend_for(None).view(mapping, stored)
 
     def _map(self, shard: int) -> tuple[list[Info], memoryview | None]:
         """The tensors and the mapping of a file, which is checked against the manifest first."""
@@ -268,7 +239,7 @@ class Checkpoint:
         at = self.shard_of(0 if shared_only else wanted, shard)
         if rank is None and self._own_rank() != 0:
             took_another(self._own_rank(), self._native.open_shard(at).rank_own(), self.path)
-        return load_shard(self, at, map_location, mmap, permission, verify, shared_only)
+        return load_shard(self._table, at, map_location, mmap, permission, verify, shared_only)
 
     def load_into(
         self,
@@ -307,7 +278,8 @@ class Checkpoint:
         permission = Permission(allow_pickle, allow, self.path)
         mine = self._own_rank() if rank is None else arguments.integer("rank", rank, 0)
         at = self.shard_of(self._rank_or_0(mine), shard)
-        return Gather(self, at, mine, self._ranks_here()).load_into(state, permission, strict)
+        assembly = Assembly(self._table, at, mine, self._ranks_here())
+        return assembly.load_into(state, permission, strict)
 
     def _own_rank(self) -> int:
         return own_rank() if self._rank is None else self._rank

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _thread
 import atexit
-import logging
 import multiprocessing
 import multiprocessing.util
 import os
@@ -34,7 +33,6 @@ _live: dict[int, Writer] = {}
 _closing: list[_thread.LockType] = []  # One a thread of close_elsewhere(); free once it is done.
 _shared: tuple[int, _native.Engine] | None = None
 _owner = os.getpid()
-_failed = False
 
 
 def register(writer: Writer) -> None:
@@ -66,10 +64,9 @@ def close(writer: Writer) -> None:
         failed = error
     with _lock:
         known = _live.pop(id(writer), None) is not None
-    if not known:  # Another thread was faster, and hears of an error.
-        return
-    writer.close()
-    if failed is not None:
+    if known:  # Else another thread was faster.
+        writer.close()
+    if failed is not None:  # Told to one thread only, which need not be the one that closes.
         raise failed
 
 
@@ -93,7 +90,7 @@ def _close_dropped(last: list[Writer], ended: _thread.LockType) -> None:
     try:
         close(last[0])
     except DsckptError as error:
-        print(f"dsckpt: a save of a writer that nobody kept failed: {error}", file=sys.stderr)
+        _say_and_fail(f"a save of a writer that nobody kept failed: {error}")
     finally:
         last.clear()  # Its destructor is compiled code, and ends before `ended` says so.
         _closing.remove(ended)
@@ -111,10 +108,19 @@ def shared_engine() -> _native.Engine:
 
 
 def fail_at_exit(error: object) -> None:
-    """For what failed while the program ends: says so, and makes its exit status 1."""
-    global _failed
-    _failed = True
-    print(f"dsckpt: a save failed while the program ended: {error}", file=sys.stderr)
+    """For what failed while the program ends: says so, and makes an exit status of 0 one of 1.
+
+    An exception raised there would leave the status 0, and a launcher would believe it.
+    """
+    _say_and_fail(f"a save failed while the program ended: {error}")
+
+
+def _say_and_fail(what: str) -> None:
+    print(f"dsckpt: {what}", file=sys.stderr)
+    _native.fail_at_exit()
+    if multiprocessing.parent_process() is not None:
+        # After all other finalizers, and after the children of this process have ended.
+        multiprocessing.util.Finalize(None, _fail_child, exitpriority=-(1 << 30))
 
 
 def _at_exit() -> None:
@@ -128,12 +134,14 @@ def _at_exit() -> None:
             ended.acquire()
     finally:
         _native.stop_callbacks()
-    if _failed:
-        # An exception raised here would leave the exit status 0, and a launcher would believe it.
-        logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(1)
+
+
+def _fail_child() -> None:
+    """Of a child of multiprocessing, which ends without the C library: what is raised here is its
+    status. What its own work has raised and is on its way out goes before it."""
+    error = sys.exc_info()[1]
+    if error is None or (isinstance(error, SystemExit) and not error.code):
+        raise SystemExit(1)
 
 
 def _after_fork() -> None:

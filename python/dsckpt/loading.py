@@ -1,25 +1,17 @@
-"""Whole states from files."""
+"""Loading whole states, whatever a path is: a file, a checkpoint, a run or a model's directory."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-from . import _native, dtypes, mapped, memory, models, pending, rebuild
-from .errors import DsckptError, place, text_of
-from .materialize import Info, NumpyBackend, TorchBackend, materialize, unknown_dtype
-from .pickles import MEDIA_TYPE, Permission, Refusal
-
-if TYPE_CHECKING:
-    import torch
-
-MANIFEST = "dsckpt.manifest"
-"""The file of a checkpoint directory that is written last: without it there is no checkpoint."""
-
-MapLocation = Any
-"""None, str, torch.device, dict or callable, as torch.load takes it."""
+from . import mapped, models, pending
+from .checkpoint import MANIFEST, open_directory
+from .file_state import load_file
+from .filling import fill_from_file
+from .map_location import MapLocation
+from .pickles import Permission
 
 
 def load(
@@ -71,8 +63,6 @@ def load(
     if model is not None:
         return _load_model(model, map_location, mmap, permission, verify)
     if os.path.isdir(path):
-        from .checkpoint import open_directory
-
         return open_directory(path).load(
             map_location=map_location,
             mmap=mmap,
@@ -81,6 +71,60 @@ def load(
             verify=verify,
         )
     return load_file(path, map_location, mmap, permission, verify)
+
+
+def load_into(
+    state: Any,
+    path: str | os.PathLike[str],
+    *,
+    strict: bool = True,
+    allow_pickle: bool = False,
+    allow: Iterable[type | str] = (),
+    verify: bool = True,
+) -> Any:
+    """Loads a file into the tensors of a state, without a second copy.
+
+    Tensors and arrays are filled where they lie, on the CPU or a device, those that are stored as
+    objects too (sparse, quantized, masked); everything else in dicts and lists is replaced by what
+    the file has. All names, dtypes and shapes are compared before anything is changed, and what
+    cannot be filled in place (a sparse tensor with one of more elements) is named.
+
+    For a module, give its state_dict: `load_into(model.state_dict(), path)` fills its parameters
+    and buffers. A state_dict holds copies of some values: a module's extra state, an optimizer's
+    learning rates. Where those differ they are named, for replacing them would change nothing; so
+    is the empty state of an optimizer that has not stepped. For these use
+    `optimizer.load_state_dict(load(path)["optimizer"])`.
+
+    A reading error after the comparison (a bad checksum) leaves a mixture of old and loaded
+    tensors, and says so. Saves of this process that still capture are fenced first.
+
+    Args:
+        state: A nested state as for save(): dicts, lists, tuples, tensors, values.
+        path: A file, a checkpoint directory (tensors are then taken by name from whichever ranks
+            stored them, distributed ones by the local shard's box), or a run directory.
+        strict: Whether what only the state or only the file has is an error, and a difference in
+            what a state_dict has copies of. Else the former is left as it is and the latter
+            replaced in the dict; where the former is a rank's own (rank_own()), a warning says so.
+            Differing dtypes and shapes always are errors. Of a checkpoint by another number of
+            ranks, things that only it has are no errors: they may be another rank's by now.
+        allow_pickle: As for load().
+        allow: As for load().
+        verify: Whether checksums are checked.
+
+    Returns:
+        The state given; a new one where its root cannot be changed in place (a tuple or a value).
+
+    Raises:
+        DsckptError: Mismatch, naming every difference: nothing was changed. NotFound: this rank
+            saved nothing of its own for what is a rank's own. Others as for load().
+        PickleRefused: As for load(); nothing was changed.
+    """
+    if os.path.isdir(path):
+        checkpoint = open_directory(path)
+        return checkpoint.load_into(state, strict=strict, allow_pickle=allow_pickle, allow=allow)
+    native = mapped.open_native(path)
+    permission = Permission(allow_pickle, allow, native.path)
+    return fill_from_file(native, state, permission, strict, verify)
 
 
 def _model_at(path: str) -> str | None:
@@ -100,179 +144,3 @@ def _load_model(
     return models.load_all(
         model, lambda file: load_file(file, map_location, mmap, permission, verify)
     )
-
-
-def load_file(
-    path: str | os.PathLike[str],
-    map_location: MapLocation,
-    mmap: bool,
-    permission: Permission,
-    verify: bool | None,
-) -> Any:
-    """load() of one file."""
-    place = where_to(map_location)
-    if mmap and not verify:
-        native, mapping = mapped.open_mapped(path)
-    else:
-        native, mapping = mapped.open_native(path), None
-    objects = load_objects(native, permission)
-    tensors = place.tensors(native, mapping, native.tensors(), verify is not False, {})
-    return finish(native, tensors, objects)
-
-
-def load_objects(
-    native: _native.File, permission: Permission, shared_only: bool = False
-) -> list[Any]:
-    """All objects of a file, by ordinal: unpickled where they are pickles and allowed, else bytes;
-    with `shared_only` None for those that are the rank's own.
-
-    Comes before anything large is read, so that a refusal is quick.
-    """
-    with text_of(native.path):
-        stored = native.objects()
-    objects: list[Any] = [None] * len(stored)
-    if not stored:
-        return objects
-
-    refusal = Refusal()
-    pickled: list[tuple[int, str, list[Any]]] = []
-
-    def note(ordinal: int, tag: str, path: list[Any]) -> None:
-        name, media_type = stored[ordinal][:2]
-        if objects[ordinal] is not None:
-            raise DsckptError(
-                f"{native.path}: the object {name!r} stands at {place(path)} and at another place: "
-                "whatever wrote the file is broken",
-                "Corrupt",
-                native.path,
-            )
-        objects[ordinal] = native.read_object(name)
-        if media_type == MEDIA_TYPE:
-            permission.check(objects[ordinal], tag, path, refusal)
-            pickled.append((ordinal, tag, path))
-
-    rebuild.state(native, native.tensors(), note, lambda _tag, _value, _path: None, shared_only)
-    if refusal.names:
-        raise refusal.error(permission.file)
-    for ordinal, tag, path in pickled:
-        objects[ordinal] = permission.loads(objects[ordinal], tag, path)
-    return objects
-
-
-def finish(
-    native: _native.File, tensors: list[Any], objects: list[Any], shared_only: bool = False
-) -> Any:
-    """Puts tensors and objects at their places in the state."""
-    state = rebuild.state(
-        native,
-        _shown(tensors),
-        lambda ordinal, _tag, _path: objects[ordinal],
-        rebuild.rebuild,
-        shared_only,
-    )
-    for tensor in tensors:
-        if type(tensor) is memory.Packed and not tensor.shown:
-            if shared_only and native.is_rank_own(tensor.info[0]):
-                continue
-            raise unknown_dtype(tensor.info, "torch")
-    return state
-
-
-def _shown(tensors: list[Any]) -> list[Any]:
-    """Without torch, packed elements are shown as arrays at once."""
-    if dtypes.have_torch():
-        return tensors
-    return [t.array() if isinstance(t, memory.Packed) else t for t in tensors]
-
-
-Mover = Callable[[Any], Any]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where loaded tensors go: to a device directly, or to the CPU and then through `move`."""
-
-    device: torch.device | None = None
-    move: Mover | None = None
-
-    def tensors(
-        self,
-        native: _native.File,
-        mapping: memoryview | None,
-        infos: Sequence[Info],
-        verify: bool,
-        made: dict[int, Any],
-    ) -> list[Any]:
-        """All tensors of a file, by ordinal. Those in `made` are on the CPU already."""
-        if not infos:
-            return []  # Neither torch nor NumPy is needed.
-        if self.device is None and self.move is None:
-            rest = [info for i, info in enumerate(infos) if i not in made] if made else infos
-            loaded = iter(materialize(native, mapping, rest, _backend(None), verify))
-            return [made[i] if i in made else next(loaded) for i in range(len(infos))]
-        arrays = _array_ordinals(native)
-        stay = [i for i in range(len(infos)) if i in arrays and i not in made]
-        go = [i for i in range(len(infos)) if i not in arrays and i not in made]
-        out = dict(made)
-        for chosen, backend, view in (
-            (stay, _backend(None), mapping),
-            (go, _backend(self.device), mapping if self.device is None else None),
-        ):
-            some = materialize(native, view, [infos[i] for i in chosen], backend, verify)
-            out.update(zip(chosen, some))
-        for i in out.keys() - arrays:
-            out[i] = self._moved(out[i])
-        return [out[i] for i in range(len(infos))]
-
-    def _moved(self, tensor: Any) -> Any:
-        if isinstance(tensor, memory.Packed):
-            return tensor
-        return self.move(tensor) if self.move is not None else tensor.to(self.device)
-
-
-def _backend(device: torch.device | None) -> TorchBackend | NumpyBackend:
-    return TorchBackend(device) if dtypes.have_torch() else NumpyBackend()
-
-
-def _array_ordinals(native: _native.File) -> set[int]:
-    """Tensors that were NumPy arrays: those stay on the CPU."""
-    found: set[int] = set()
-
-    def note(tag: str, value: Any, _: list[Any]) -> None:
-        if tag.startswith(memory.ARRAY_TAG) and type(value) is int:
-            found.add(value)
-
-    count = len(native.tensors())
-    rebuild.state(native, range(count), lambda *_: None, note)
-    return found
-
-
-def where_to(location: MapLocation) -> Place:
-    """What a map_location means."""
-    if location is None or location == "cpu":
-        return Place()
-    if not dtypes.have_torch():
-        raise DsckptError("map_location needs torch, which is not installed", "InvalidArgument")
-    import torch
-
-    if isinstance(location, Mapping):
-        location = location.get("cpu", "cpu")
-    if callable(location) and not isinstance(location, torch.device):
-        return Place(move=lambda tensor: _relocate(tensor, location))
-    device = torch.device(location)
-    if device.type == "cpu":
-        return Place()
-    if device.type == "cuda" and _native.device_support() is None:
-        return Place(device)
-    return Place(move=lambda tensor: tensor.to(device))
-
-
-def _relocate(tensor: Any, location: Callable[[Any, str], Any]) -> Any:
-    import torch
-
-    moved = location(tensor.untyped_storage(), "cpu")
-    if moved is None:
-        return tensor
-    storage = getattr(moved, "_untyped_storage", moved)
-    made = torch.empty(0, dtype=tensor.dtype, device=storage.device)
-    return made.set_(storage, 0, tensor.shape, tensor.stride())

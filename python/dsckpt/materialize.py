@@ -124,6 +124,11 @@ class NumpyBackend:
 Backend = TorchBackend | NumpyBackend
 
 
+def backend_for(device: torch.device | None) -> Backend:
+    """What makes tensors on a device, or in CPU memory: arrays, where torch is not installed."""
+    return TorchBackend(device) if dtypes.have_torch() else NumpyBackend()
+
+
 def _numpy_dtype(info: Info) -> Any:
     try:
         return dtypes.numpy_dtype(info[1])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import place
-from .matching import Path, Target
+from .state_diff import Path, Target
 
 _TRIES = 1 << 16
 """of numpy.shares_memory(), and pairs of tensors to ask it about"""

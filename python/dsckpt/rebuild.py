@@ -59,6 +59,11 @@ def attributes_of(native: _native.File) -> dict[str, Any]:
         return native.attributes()
 
 
+def visible(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Attributes without those that this package keeps for itself."""
+    return {name: value for name, value in attributes.items() if name != ROOT_ATTRIBUTE}
+
+
 def wrap(state: Any) -> tuple[dict[Any, Any], dict[str, str]]:
     """The root dict to store for a state, and the attributes that say what it was."""
     if own.marked(state):

@@ -14,7 +14,9 @@ from . import _native, arguments, lifetime, pending
 from .checkpoint import Checkpoint
 from .coordinators import default_coordinator
 from .errors import DsckptError
-from .writer import AsyncWriter, Capture, Encoding, SaveHandle, Shard
+from .handle import SaveHandle, Unseen
+from .prepared import Capture, Encoding, Shard
+from .writer import AsyncWriter
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Run:
         self._keep = arguments.integers("keep", keep)
         self._timeout = arguments.number("timeout_seconds", timeout_seconds)
         self._native: _native.CheckpointWriter | None = None
+        self._unseen: Unseen | None = None  # Of `_native`.
         self._rank = 0  # Known when `_native` is.
         self._lock = threading.Lock()
 
@@ -137,7 +140,7 @@ class Run:
             )
         attributes["step"] = step  # Of another type, maybe.
         name, metadata = arguments.text("name", name), arguments.metadata(metadata)
-        writer, native = self._ready()
+        writer, native, unseen = self._ready()
         prepared = writer.prepare([Shard("", state, attributes)], encoding, capture, self._rank)
         return writer.submit(
             prepared,
@@ -149,18 +152,20 @@ class Run:
                 on_captured=prepared.before_publish,
                 metadata=metadata,
             ),
+            unseen,
         )
 
-    def _ready(self) -> tuple[AsyncWriter, _native.CheckpointWriter]:
+    def _ready(self) -> tuple[AsyncWriter, _native.CheckpointWriter, Unseen]:
         with self._lock:
             if self._writer is None:
                 self._writer = AsyncWriter()
-            if self._native is None:
+            if self._native is None or self._unseen is None:
                 coordinator = self._coordinator or default_coordinator()
                 self._rank = coordinator.rank() if coordinator is not None else 0
                 self._native = self._open(self._writer, coordinator)
-                lifetime.register(self._native)
-            return self._writer, self._native
+                self._unseen = Unseen(self._native)
+                lifetime.register(self._unseen)
+            return self._writer, self._native, self._unseen
 
     def _open(
         self, writer: AsyncWriter, coordinator: _native.Coordinator | None
@@ -260,8 +265,8 @@ class Run:
 
     def wait(self) -> None:
         """Blocks until every save so far is published. Raises the first error nobody looked at."""
-        if self._native is not None:
-            self._native.wait_durable()
+        if self._unseen is not None:
+            self._unseen.wait_durable()
 
     def close(self) -> None:
         """Finishes all saves. The writer stays open. A second call does nothing.
@@ -270,15 +275,15 @@ class Run:
             DsckptError: The first error that nobody has looked at.
         """
         with self._lock:
-            native, self._native = self._native, None
-        if native is not None:
-            lifetime.close(native)
+            unseen, self._unseen, self._native = self._unseen, None, None
+        if unseen is not None:
+            lifetime.close(unseen)
 
     def __del__(self) -> None:
         # The directory is free for another Run of this process once the last save has ended.
-        native = getattr(self, "_native", None)
-        if native is not None:
-            lifetime.close_elsewhere(native)
+        unseen = getattr(self, "_unseen", None)
+        if unseen is not None:
+            lifetime.close_elsewhere(unseen)
 
     def __repr__(self) -> str:
         return f"Run({self.path!r})"

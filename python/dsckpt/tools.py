@@ -152,6 +152,7 @@ def merge(
     strip_prefix: str | None = None,
     rename: str | Sequence[str] = (),
     dtype: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Makes one file, or a directory of files, of a sharded checkpoint. Inputs never change.
 
@@ -171,6 +172,7 @@ def merge(
         strip_prefix: Names lose this beginning: "model/".
         rename: Replacements in names, "s/RE/NEW/", one after the other.
         dtype: Cast floating-point tensors: "BF16", "F16", "F32" or "F64".
+        progress: progress(done bytes, total bytes) from another thread, now and then.
 
     Returns:
         The document of `dsckpt merge --json`: counts of "tensors", "bytes", "files", ...; and in
@@ -200,6 +202,7 @@ def merge(
         strip_prefix=strip_prefix or "",
         renames=_texts(rename),
         dtype=None if dtype is None else _cast_dtype(dtype),
+        progress=progress,
     )
     head = {"schema": "dsckpt.merge/1", "output": os.fsdecode(output), "dry_run": dry_run}
     return head | report

@@ -13,7 +13,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _native, memory, own, pickles, placement, tuples
+from . import _native, dtensor, memory, own, pickles, tuples
 from .errors import DsckptError, PickledWarning, place
 
 if TYPE_CHECKING:
@@ -185,9 +185,9 @@ def _exchanged(value: Any, path: list[Any]) -> Node | None:
 def _tensor(tensor: torch.Tensor, path: list[Any]) -> Node | None:
     pieces: list[_native.Piece] = []
     try:
-        if placement.is_dtensor(tensor):
-            pieces = placement.pieces(tensor, item_name(path))
-            tensor = placement.local(tensor)
+        if dtensor.is_dtensor(tensor):
+            pieces = dtensor.pieces(tensor, item_name(path))
+            tensor = dtensor.local(tensor)
         elif not memory.is_known_class(tensor):
             return None
         if not memory.is_plain_strided(tensor):

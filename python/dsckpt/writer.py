@@ -1,147 +1,21 @@
-"""Saving: the asynchronous writer and the blocking save()."""
+"""The asynchronous writer: saves go on behind the computation."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import operator
 import os
-import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Literal
 
-from . import _native, arguments, capture, lifetime, rebuild, streams, tree
+from . import _native, arguments, capture, lifetime, streams
 from .errors import DsckptError
+from .handle import SaveHandle, Unseen
+from .prepared import Capture, Encoding, Prepared, Shard, walker_of
 
-Capture = Literal["auto", "at_save", "until_fence"]
-Encoding = Literal["raw", "zstd", "byteplane-zstd"]
 OnEvent = Callable[[str, str], None]
-
-
-@dataclass
-class Shard:
-    """One file of a save: its name (unused where a path is given), state and attributes."""
-
-    name: str
-    state: Any
-    attributes: dict[str, Any] | None = None
-
-
-class Prepared:
-    """Everything one save needs besides its destination. Made by AsyncWriter.prepare().
-
-    Attributes:
-        shards: (name, walker) for each file.
-        tripwire: Knows the tensors that are read lazily.
-        read: Whether all memory has been read.
-    """
-
-    def __init__(self, shards: Sequence[tuple[str, _native.Walker]], debug: bool) -> None:
-        self.shards = list(shards)
-        self.tripwire = capture.Tripwire(debug)
-        self.read = False
-        self._storages: set[int | None] = set()
-        self._unpublished = len(self.shards)
-        self._lock = threading.Lock()
-        for _, walker in self.shards:
-            walker.on_described(self._described)
-
-    @property
-    def walker(self) -> _native.Walker:
-        """Of the only shard."""
-        return self.shards[0][1]
-
-    def _described(self, lazy: list[Any], held: list[Any]) -> None:
-        self.tripwire.arm(lazy)
-        self._storages.update(map(capture.storage_id, held))
-
-    def reads(self, storage: int) -> bool:
-        """Whether a storage (capture.storage_id()) may still have to be read."""
-        return storage in self._storages and not self.read
-
-    def before_publish(self) -> None:
-        """The `on_captured` of the native save, for each shard: the last chance to give up."""
-        with self._lock:
-            self.tripwire.check()
-            self._unpublished -= 1
-            if self._unpublished == 0:
-                self.read = True
-                self.tripwire.seal()
-
-    def start(self, begin: Callable[[], _native.SaveHandle]) -> _native.SaveHandle:
-        """Begins the save, which arms the tripwire."""
-        try:
-            return begin()
-        finally:
-            self.shards.clear()  # They refer to the whole state.
-
-
-class SaveHandle:
-    """One save under way. Thread-safe; dropping it does not cancel the save. `await handle` waits
-    as durable() does."""
-
-    def __init__(self, native: _native.SaveHandle, prepared: Prepared) -> None:
-        self._native = native
-        self._prepared = prepared
-        self._failure: DsckptError | None = None
-
-    def captured(self) -> None:
-        """Blocks until all source memory has been read: it may change from then on.
-
-        Raises:
-            DsckptError: The save failed; ModifiedTooEarly when a tensor had changed before.
-        """
-        try:
-            self._native.wait_captured()
-            self._prepared.tripwire.check()
-        except DsckptError as error:
-            self._native.cancel()
-            raise self._cause(error) from None
-        self._prepared.tripwire.seal()
-
-    def durable(self) -> None:
-        """Blocks until the file is on storage under its final name.
-
-        Raises:
-            DsckptError: The save failed and the file under that name is as it was before. Code
-                "DurabilityUnknown": published, but a power cut may bring back the old file.
-        """
-        try:
-            self._native.wait_durable()
-        except DsckptError as error:
-            raise self._cause(error) from None
-
-    def cancel(self) -> None:
-        """Asks the save to stop before it publishes. No effect on saves of a group of ranks."""
-        self._native.cancel()
-
-    def progress(self) -> dict[str, int | bool] | None:
-        """How far it is; None for saves of a group of ranks.
-
-        `total_bytes` of the file, as far as known (compressed items are not before they are
-        written), and `flushed_bytes` of them written; `captured_bytes` of source memory read;
-        whether it is `captured`, `durable`.
-        """
-        return self._native.progress()
-
-    def __repr__(self) -> str:
-        found = self.progress()
-        if self._failure is not None:
-            return f"SaveHandle(failed: {self._failure})"
-        if found is None:
-            return "SaveHandle(of a group of ranks)"
-        state = "durable" if found["durable"] else "captured" if found["captured"] else "begun"
-        return f"SaveHandle({state}, {found['flushed_bytes']:,} of {found['total_bytes']:,} bytes)"
-
-    def __await__(self) -> Generator[Any, None, None]:
-        return asyncio.to_thread(self.durable).__await__()
-
-    def _cause(self, error: DsckptError) -> DsckptError:
-        self._failure = self._prepared.tripwire.told() or error
-        return self._failure
 
 
 class AsyncWriter:
@@ -199,7 +73,8 @@ class AsyncWriter:
         self._lock = threading.Lock()
         self._pending: list[tuple[_native.SaveHandle, Prepared]] = []
         self._busy = False  # A save may be under way, or its error not looked at.
-        lifetime.register(self._engine)
+        self._unseen = Unseen(self._engine)
+        lifetime.register(self._unseen)
         capture.install(self)
 
     @property
@@ -267,17 +142,28 @@ class AsyncWriter:
         """
         make = {**self._rules(capture), "rank": rank}
         make["encoding"] = arguments.text("encoding", encoding)
-        walkers = [(shard.name, _walker(shard, **make)) for shard in shards]
+        walkers = [(shard.name, walker_of(shard, **make)) for shard in shards]
         return Prepared(walkers, self._debug)
 
-    def submit(self, prepared: Prepared, begin: Callable[[], _native.SaveHandle]) -> SaveHandle:
-        """Begins a save whose native call is `begin`, and fences it from then on."""
+    def submit(
+        self,
+        prepared: Prepared,
+        begin: Callable[[], _native.SaveHandle],
+        unseen: Unseen | None = None,
+    ) -> SaveHandle:
+        """Begins a save whose native call is `begin`, and fences it from then on.
+
+        Args:
+            prepared: What is saved.
+            begin: Begins it.
+            unseen: Who raises what nobody has looked at; None: this writer.
+        """
         native = prepared.start(begin)
         with self._lock:
             self._busy = True
             self._pending = [entry for entry in self._pending if not _is_captured(*entry)]
             self._pending.append((native, prepared))
-        return SaveHandle(native, prepared)
+        return SaveHandle(native, prepared, unseen or self._unseen)
 
     def fence(self, stream: int | None = None) -> None:
         """Call before an update that no optimizer hook sees: a replayed CUDA graph, an EMA, another
@@ -290,6 +176,10 @@ class AsyncWriter:
         Raises:
             DsckptError: ModifiedTooEarly; once, the error of an earlier save that nobody looked at.
         """
+        self._fence(stream)
+        self._unseen.raise_first()
+
+    def _fence(self, stream: int | None) -> None:
         with self._lock:
             pending = list(self._pending)
             if not self._busy:
@@ -360,7 +250,7 @@ class AsyncWriter:
 
     def wait(self) -> None:
         """Blocks until every save so far is durable. Raises the first error nobody looked at."""
-        self._engine.wait_durable()
+        self._unseen.wait_durable()
 
     def statistics(self) -> dict[str, int]:
         """Counters since the start: bytes, nanoseconds, and the pool size that would have sufficed
@@ -374,7 +264,7 @@ class AsyncWriter:
             DsckptError: The first error that nobody has looked at.
         """
         try:
-            lifetime.close(self._engine)
+            lifetime.close(self._unseen)
         finally:
             if self._engine.closed:  # Else a signal came first, and saves go on.
                 capture.uninstall(self)
@@ -393,9 +283,9 @@ class AsyncWriter:
         self.close()
 
     def __del__(self) -> None:
-        engine = getattr(self, "_engine", None)
-        if engine is not None:
-            lifetime.close_elsewhere(engine)
+        unseen = getattr(self, "_unseen", None)
+        if unseen is not None:
+            lifetime.close_elsewhere(unseen)
 
     def _rules(self, mode: Capture) -> dict[str, Any]:
         if mode == "until_fence":
@@ -410,47 +300,12 @@ class AsyncWriter:
         return {"tensor_capture": capture.updated.extents, "host_capture": host}
 
 
-def _walker(
-    shard: Shard, *, borrowed: bool = False, tensors_only: bool = False, **rules: Any
-) -> _native.Walker:
-    state = shard.state
-    if tensors_only and isinstance(state, dict):
-        state = dict(state)  # Without what is set on it besides: that is no tensor.
-    root, own = rebuild.wrap(state)
-    attributes = arguments.attributes(shard.attributes)
-    if rebuild.ROOT_ATTRIBUTE in attributes:
-        raise DsckptError(
-            f"the attribute {rebuild.ROOT_ATTRIBUTE!r} is kept for this package: choose another "
-            "name",
-            "InvalidArgument",
-        )
-    return _native.Walker(
-        root,
-        classify=tree.classify,
-        tensor_types=_tensor_types(),
-        attributes={**attributes, **own},
-        owner_of=None if borrowed else storage_of,
-        stream_of=streams.current,
-        **rules,
-    )
-
-
 def _byte_count(name: str, value: Any) -> int:
     if not hasattr(value, "__index__") or not 0 <= (count := operator.index(value)) < 1 << 63:
         raise DsckptError(
             f"{name} is {value!r}: give a number of bytes, such as 16 << 30", "InvalidArgument"
         )
     return count
-
-
-def _tensor_types() -> tuple[type, ...]:
-    torch = sys.modules.get("torch")
-    return () if torch is None else (torch.Tensor, torch.nn.Parameter)
-
-
-def storage_of(tensor: Any) -> Any:
-    """What a save holds of a tensor until it was read: not the tensor, which may be re-pointed."""
-    return tensor.untyped_storage()
 
 
 def _is_captured(native: _native.SaveHandle, prepared: Prepared) -> bool:
@@ -469,38 +324,3 @@ def _give_up_if_modified(native: _native.SaveHandle, prepared: Prepared) -> None
         prepared.tripwire.check()
     except DsckptError:
         native.cancel()
-
-
-def save(
-    state: Any,
-    path: str | os.PathLike[str],
-    *,
-    attributes: dict[str, Any] | None = None,
-    encoding: Encoding = "raw",
-    metadata: dict[str, str] | None = None,
-) -> None:
-    """Saves a nested state as one file and returns when it is durable. Thread-safe; other threads
-    must not change the state meanwhile. Arguments and errors as AsyncWriter.save()."""
-    shard = Shard("", state, attributes)
-    _save_now(shard, path, encoding, metadata=arguments.metadata(metadata))
-
-
-def save_safetensors(state: Any, path: str | os.PathLike[str]) -> None:
-    """As save(), but as nothing but safetensors: tensors only, with no index of this library.
-    Names that are tied to another are in the metadata, as others write them."""
-    _save_now(Shard("", state), path, safetensors=True)
-
-
-def _save_now(
-    shard: Shard, path: str | os.PathLike[str], encoding: Encoding = "raw", **options: Any
-) -> None:
-    tensors_only = bool(options.get("safetensors"))
-    walker = _walker(
-        shard,
-        borrowed=True,
-        tensors_only=tensors_only,
-        tensor_capture=_native.UNTIL_FENCE,
-        encoding=arguments.text("encoding", encoding),
-        rank=None if tensors_only else 0,  # Plain safetensors cannot say whose it is.
-    )
-    lifetime.shared_engine().save_durably(arguments.destination(path), walker, **options)

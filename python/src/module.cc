@@ -11,6 +11,7 @@
 #include "dsckpt/provider.h"
 #include "dsckpt/version.h"
 #include "python/src/bind.h"
+#include "python/src/exit_status.h"
 #include "python/src/hold.h"
 #include "python/src/status.h"
 
@@ -50,6 +51,7 @@ NB_MODULE(_native, module) {
   });
   module.def("dtypes", &py::DTypes);
   module.def("stop_callbacks", &py::StopCallbacks);
+  module.def("fail_at_exit", &py::FailAtExit);
   py::BindWalker(module);
   py::BindEngine(module);
   py::BindCheckpointWriter(module);

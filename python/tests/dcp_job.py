@@ -24,7 +24,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 import dsckpt
-from dsckpt.torch import DcpReader, DcpWriter
+from dsckpt.dcp import DcpReader, DcpWriter
 
 SHAPES = {"even": (8, 4), "uneven": (5, 3), "few": (1, 7), "cube": (3, 4, 5), "none": (0, 4)}
 

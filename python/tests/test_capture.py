@@ -13,7 +13,7 @@ from test_writer import MIB, content, tensors
 
 import dsckpt
 from dsckpt import capture
-from dsckpt.writer import Prepared
+from dsckpt.prepared import Prepared
 
 LARGE = 512 * 1024  # elements; more bytes than are copied inside save() whatever their class
 

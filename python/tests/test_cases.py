@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 
 import dsckpt
-from dsckpt import reader, tools
+from dsckpt import tools
 
 
 def bits(tensor: torch.Tensor) -> bytes:
@@ -61,17 +61,17 @@ def program(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_c01_every_dtype_is_bit_exact(encoding: Any, mmap: bool, tmp_path: Path) -> None:
     path = tmp_path / "all"
     dsckpt.save(EVERY_DTYPE, path, encoding=encoding)
-    found = reader.load(path, mmap=mmap)
+    found = dsckpt.load(path, mmap=mmap)
     assert list(found) == list(EVERY_DTYPE)
     for name, want in EVERY_DTYPE.items():
         assert (found[name].dtype, found[name].shape) == (want.dtype, want.shape), name
         assert bits(found[name]) == bits(want), name
     into = {name: torch.empty_like(want) for name, want in EVERY_DTYPE.items()}
-    reader.load_into(into, path)
+    dsckpt.load_into(into, path)
     assert {name: bits(t) for name, t in into.items()} == {
         name: bits(t) for name, t in EVERY_DTYPE.items()
     }
-    with reader.open(path) as file:
+    with dsckpt.open(path) as file:
         for name, want in EVERY_DTYPE.items():
             if name != "f4":
                 assert file[name].numpy().tobytes() == bits(want), name
@@ -84,7 +84,7 @@ def test_c01_every_dtype_through_numpy(tmp_path: Path) -> None:
     arrays = {n: np.arange(3).astype(getattr(ml_dtypes, n)) for n in names}
     arrays |= {n: np.arange(3).astype(n) for n in ("c8", "c16", "u2", "u4", "u8", "?", "f2")}
     dsckpt.save(arrays, tmp_path / "a")
-    found = reader.load(tmp_path / "a")
+    found = dsckpt.load(tmp_path / "a")
     for name, want in arrays.items():
         assert (found[name].dtype, found[name].tobytes()) == (want.dtype, want.tobytes()), name
 
@@ -95,7 +95,7 @@ def test_c01_through_export_and_import(tmp_path: Path, program: str) -> None:
     for arguments in (["export", "a", "-o", "b"], ["import", "b", "-o", "c"]):
         subprocess.run([program, *arguments], cwd=tmp_path, check=True, capture_output=True)
     for name in "bc":
-        found = reader.load(tmp_path / name)
+        found = dsckpt.load(tmp_path / name)
         assert {n: (t.dtype, bits(t)) for n, t in found.items()} == {
             n: (t.dtype, bits(t)) for n, t in state.items()
         }
@@ -104,7 +104,7 @@ def test_c01_through_export_and_import(tmp_path: Path, program: str) -> None:
 def test_c01_dtype_that_numpy_alone_has(tmp_path: Path) -> None:
     array = np.arange(8).astype(ml_dtypes.float6_e2m3fn)
     dsckpt.save({"f6": array}, tmp_path / "a")
-    with reader.open(tmp_path / "a") as file:
+    with dsckpt.open(tmp_path / "a") as file:
         assert file["f6"].dtype == "F6_E2M3"
         assert file["f6"].numpy().tolist() == array.tolist()
         with pytest.raises(dsckpt.DsckptError, match="'f6' has dtype F6_E2M3") as caught:
@@ -119,10 +119,10 @@ def test_c01_f4_with_an_odd_count_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
     even = np.arange(14).reshape(2, 7).astype(ml_dtypes.float4_e2m1fn)
     dsckpt.save({"f4": even}, tmp_path / "a")
-    assert reader.load(tmp_path / "a")["f4"].tolist() == even.tolist()
+    assert dsckpt.load(tmp_path / "a")["f4"].tolist() == even.tolist()
     # torch pairs F4 along the last dimension.
     with pytest.raises(dsckpt.DsckptError, match=r"F4 .* shape \[2, 7\]"):
-        reader.open(tmp_path / "a")["f4"].torch()
+        dsckpt.open(tmp_path / "a")["f4"].torch()
 
 
 @pytest.mark.parametrize("mmap", [True, False])
@@ -134,7 +134,7 @@ def test_c02_empty_tensors_keep_their_shapes(mmap: bool, tmp_path: Path) -> None
         "d": torch.ones(1),
     }
     dsckpt.save(state, tmp_path / "a")
-    found = reader.load(tmp_path / "a", mmap=mmap)
+    found = dsckpt.load(tmp_path / "a", mmap=mmap)
     assert {k: tuple(v.shape) for k, v in found.items()} == {
         "a": (0,),
         "b": (2, 0),
@@ -143,16 +143,16 @@ def test_c02_empty_tensors_keep_their_shapes(mmap: bool, tmp_path: Path) -> None
     }
     assert found["d"].item() == 1
     assert len({id(t) for t in found.values()}) == 4
-    file = reader.open(tmp_path / "a")
+    file = dsckpt.open(tmp_path / "a")
     assert not file.native.aliases()
     assert file["c"].numpy().shape == (0, 8)
     assert file["c"][:, 2:4].shape == (0, 2)
-    assert reader.load_into(state, tmp_path / "a") is state
+    assert dsckpt.load_into(state, tmp_path / "a") is state
 
 
 def test_c02_nothing_but_empty_tensors(tmp_path: Path) -> None:
     dsckpt.save({"a": torch.empty(0), "n": np.empty((3, 0), "i2")}, tmp_path / "a")
-    found = reader.load(tmp_path / "a")
+    found = dsckpt.load(tmp_path / "a")
     assert (found["a"].shape, found["n"].shape) == ((0,), (3, 0))
     assert safetensors.torch.load_file(tmp_path / "a")["a"].shape == (0,)
 
@@ -172,13 +172,13 @@ def test_c08_names_are_data(tmp_path: Path) -> None:
     }
     dsckpt.save(state, tmp_path / "a")
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
-    found = reader.load(tmp_path / "a")
+    found = dsckpt.load(tmp_path / "a")
     assert list(found) == list(state)
     assert found["a"]["b"].item() == 2
     assert found["state"][0]["exp_avg"].item() == 9
     plain = {k: v.item() for k, v in found.items() if isinstance(v, torch.Tensor)}
     assert plain == {"test/test": 1, "a/b": 3, "a.b": 4, "a|b": 5, "0": 6, 0: 7, "": 8}
-    assert len(reader.open(tmp_path / "a")) == 9
+    assert len(dsckpt.open(tmp_path / "a")) == 9
 
 
 def test_c10_tied_names_both_load(tmp_path: Path, program: str) -> None:
@@ -188,9 +188,9 @@ def test_c10_tied_names_both_load(tmp_path: Path, program: str) -> None:
     model["lm_head"].weight = model["embed"].weight
     want = model["embed"].weight.detach().clone()
     dsckpt.save(model.state_dict(), tmp_path / "a")
-    found = reader.load(tmp_path / "a")
+    found = dsckpt.load(tmp_path / "a")
     assert found["embed.weight"] is found["lm_head.weight"]
-    file = reader.open(tmp_path / "a")
+    file = dsckpt.open(tmp_path / "a")
     assert len(file.native.tensors()) == 1
     assert file["lm_head.weight"].shape == (8, 4)
     assert sorted(file) == ["embed.weight", "lm_head.weight"]
@@ -199,13 +199,13 @@ def test_c10_tied_names_both_load(tmp_path: Path, program: str) -> None:
     for arguments in (["export", "m", "-o", "b"], ["import", "b", "-o", "c"]):
         subprocess.run([program, *arguments], cwd=tmp_path, check=True, capture_output=True)
     for name in "mc":
-        again = reader.load(tmp_path / name)
+        again = dsckpt.load(tmp_path / name)
         assert again["embed.weight"] is again["lm_head.weight"]
         assert torch.equal(again["lm_head.weight"], want)
 
     with torch.no_grad():
         model["embed"].weight.zero_()
-    reader.load_into(model.state_dict(), tmp_path / "a")
+    dsckpt.load_into(model.state_dict(), tmp_path / "a")
     assert torch.equal(model["lm_head"].weight, want)
 
 
@@ -213,20 +213,20 @@ def test_c11_a_slice_does_not_write_its_storage(tmp_path: Path) -> None:
     base = torch.arange(1_000_000.0)
     dsckpt.save({"part": base[:1000]}, tmp_path / "a")
     assert (tmp_path / "a").stat().st_size < 4_000 + 16_384
-    assert torch.equal(reader.load(tmp_path / "a")["part"], base[:1000])
+    assert torch.equal(dsckpt.load(tmp_path / "a")["part"], base[:1000])
     dsckpt.save({"x": base[:10], "y": base[2:4]}, tmp_path / "b")
-    found = reader.load(tmp_path / "b")
+    found = dsckpt.load(tmp_path / "b")
     assert (found["x"].tolist(), found["y"].tolist()) == (list(range(10)), [2, 3])
 
 
 def test_c13_saving_a_mapped_tensor_over_its_own_file(tmp_path: Path) -> None:
     path = tmp_path / "p"
     dsckpt.save({"w": torch.tensor([1.0, 2.0, 3.0])}, path)
-    mapped = reader.load(path)
-    lazy = reader.open(path)["w"]
+    mapped = dsckpt.load(path)
+    lazy = dsckpt.open(path)["w"]
     dsckpt.save(mapped, path)
     assert mapped["w"].tolist() == [1, 2, 3]
     assert lazy.torch().tolist() == [1, 2, 3]
-    assert reader.load(path)["w"].tolist() == [1, 2, 3]
+    assert dsckpt.load(path)["w"].tolist() == [1, 2, 3]
     mapped["w"].add_(1)
-    assert reader.load(path)["w"].tolist() == [1, 2, 3]
+    assert dsckpt.load(path)["w"].tolist() == [1, 2, 3]

@@ -136,7 +136,7 @@ def test_safetensors_both_ways_in_any_number_of_files(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_dcp_writer(tmp_path: Path) -> None:
-    from dsckpt.torch import DcpWriter
+    from dsckpt.dcp import DcpWriter
 
     pool = dsckpt.AsyncWriter(pool_bytes=8 << 20)
     state = {"model": {"w": torch.arange(4.0)}, "step": 3}
@@ -344,7 +344,7 @@ def test_parts_of_torch_save_that_disagree(tmp_path: Path) -> None:
 
 
 def test_bases_of_models_are_those_of_the_program() -> None:
-    text = (Path(__file__).parents[2] / "tools" / "model_index.h").read_text()
+    text = (Path(__file__).parents[2] / "merge" / "model_index.h").read_text()
     table = re.search(r"kModelBases = \{(.*?)\};", text, re.DOTALL)
     assert table is not None
     assert tuple(re.findall(r'"([^"]*)"', table[1])) == models.BASES

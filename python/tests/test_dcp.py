@@ -27,10 +27,10 @@ from torch.distributed.checkpoint.staging import AsyncStager
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
 
 import dsckpt
+from dsckpt import load
 from dsckpt.checkpoint import Checkpoint
-from dsckpt.loading import load
+from dsckpt.dcp import DcpReader, DcpWriter, items, metadata, staging
 from dsckpt.run import Run
-from dsckpt.torch import DcpReader, DcpWriter, items, metadata, staging
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is")
 JOB = Path(__file__).with_name("dcp_job.py")

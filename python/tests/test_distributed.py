@@ -49,7 +49,7 @@ def job(size: int, action: str, run: Path) -> None:
 MANY = """
 import sys, torch, torch.distributed as dist
 import dsckpt
-from dsckpt import placement
+from dsckpt import dtensor
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor import init_device_mesh
 
@@ -60,7 +60,7 @@ whole = [distribute_tensor(torch.ones(4), mesh, [Replicate()]) for i in range(3)
 DTensor.to_local = None  # It asks autograd: a save does without.
 for _ in range(2):
     dsckpt.save({"sharded": sharded, "whole": whole}, sys.argv[1])
-made = placement._box.cache_info()
+made = dtensor._box.cache_info()
 found = dsckpt.load(sys.argv[1])
 assert [int(t[1, 2]) for t in found["sharded"]] == list(range(60))
 print(made.misses, made.hits)

@@ -44,26 +44,68 @@ def test_c17_a_failure_at_exit_is_told_and_is_the_exit_status(tmp_path: Path) ->
     assert f"'{tmp_path / 'no'}' does not exist" in done.stderr
 
 
-def test_an_exception_of_the_program_keeps_its_own_status(tmp_path: Path) -> None:
-    done = run(SAVE + "raise SystemExit(7)\n", str(tmp_path / "a"))
-    assert done.returncode == 7
-    assert (tmp_path / "a").exists()
-
-
-def test_a_child_of_multiprocessing_loses_nothing(tmp_path: Path) -> None:
+def test_an_interpreter_whose_last_save_fails_ends_like_any_other(tmp_path: Path) -> None:
     program = """
+import atexit, sys, tempfile, weakref
+class Finalized:
+    def __del__(self):
+        sys.stdout.write("finalized,")
+atexit.register(print, "first in, last out", end=",")
+kept = Finalized()
+sys.stdout.write("buffered,")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program + PRELUDE + SAVE, str(tmp_path / "no" / "a")],
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (1, "buffered,first in, last out,finalized,")
+    assert done.stderr.count("does not exist") == 1
+
+
+@pytest.mark.parametrize("folder", [".", "no"])
+def test_an_exception_of_the_program_keeps_its_own_status(tmp_path: Path, folder: str) -> None:
+    done = run(SAVE + "raise SystemExit(7)\n", str(tmp_path / folder / "a"))
+    assert done.returncode == 7
+    assert (tmp_path / "a").exists() == (folder == ".")
+    assert ("does not exist" in done.stderr) == (folder == "no")
+
+
+CHILD = """
 import multiprocessing
-def child(path):
+def child(path, ending):
     dsckpt.AsyncWriter(1 << 20).save({'w': torch.ones(1 << 20)}, path, capture='until_fence')
+    exec(ending)
 if __name__ == "__main__":
-    process = multiprocessing.get_context("fork").Process(target=child, args=(sys.argv[1],))
+    process = multiprocessing.get_context("fork").Process(target=child, args=sys.argv[1:])
     process.start()
     process.join()
     sys.exit(process.exitcode)
 """
-    done = run(program, str(tmp_path / "a"))
+
+
+def test_a_child_of_multiprocessing_loses_nothing(tmp_path: Path) -> None:
+    done = run(CHILD, str(tmp_path / "a"), "")
     assert (done.returncode, done.stderr) == (0, "")
     assert tensors(tmp_path / "a")["w"] == content(torch.ones(1 << 20))
+
+
+@pytest.mark.parametrize(
+    ("ending", "status"), [("", 1), ("sys.exit()", 1), ("sys.exit(7)", 7), ("1 / 0", 1)]
+)
+def test_a_child_of_multiprocessing_tells_of_a_failure(
+    tmp_path: Path, ending: str, status: int
+) -> None:
+    done = run(CHILD, str(tmp_path / "no" / "a"), ending)
+    assert done.returncode == status
+    assert "does not exist" in done.stderr
+    assert ("ZeroDivisionError" in done.stderr) == (ending == "1 / 0")
+
+
+def test_nothing_in_the_package_ends_the_process() -> None:
+    files = list(Path(dsckpt.__file__).parent.rglob("*.py"))
+    assert len(files) > 50
+    assert [file.name for file in files if "os._exit" in file.read_text()] == []
 
 
 def test_a_forked_child_leaves_the_writer_alone(tmp_path: Path) -> None:
@@ -144,7 +186,7 @@ def test_a_signal_ends_a_wait_but_not_the_save(tmp_path: Path) -> None:
     program = (
         INTERRUPTED
         + """
-from dsckpt.writer import Prepared
+from dsckpt.prepared import Prepared
 gate, check = threading.Event(), Prepared.before_publish
 Prepared.before_publish = lambda self: (gate.wait(60), check(self))
 handle = writer.save({"w": torch.ones(3)}, sys.argv[1])
@@ -182,7 +224,7 @@ for thread in threads: thread.join()
 def test_a_writer_collected_on_its_own_thread(tmp_path: Path) -> None:
     program = """
 import gc
-from dsckpt.writer import Prepared
+from dsckpt.prepared import Prepared
 class Holder: pass
 holder = Holder()
 holder.itself, holder.writer = holder, writer
@@ -217,7 +259,7 @@ def test_a_forked_child_trains_on_while_its_parent_saves(tmp_path: Path) -> None
 def test_more_files_of_a_checkpoint_than_saves_in_flight(tmp_path: Path) -> None:
     program = """
 from dsckpt import _native
-from dsckpt.writer import Shard
+from dsckpt.prepared import Shard
 group = _native.CheckpointWriter(writer.native, sys.argv[1])
 shards = [Shard(f"{i}.dsckpt", {"w": torch.ones(9)}) for i in range(5)]
 prepared = writer.prepare(shards, "raw", "until_fence")

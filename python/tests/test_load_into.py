@@ -13,7 +13,6 @@ import pytest
 import torch
 
 import dsckpt
-from dsckpt import reader
 
 
 def trained(seed: int) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
@@ -41,7 +40,7 @@ def test_a_module_and_its_optimizer(tmp_path: Path) -> None:
     state = {"model": other.state_dict(), "optimizer": its.state_dict(), "step": 0}
     addresses = [t.data_ptr() for t in flat(state)]
     versions = [t._version for t in other.parameters()]
-    assert reader.load_into(state, tmp_path / "s") is state
+    assert dsckpt.load_into(state, tmp_path / "s") is state
     assert state["step"] == 9
     assert [t.data_ptr() for t in flat(state)] == addresses
     for name, parameter in model.named_parameters():
@@ -87,7 +86,7 @@ def test_every_kind_of_destination(tmp_path: Path) -> None:
         "f4": torch.zeros(8, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)[::2],
     }
     before = dict(state)
-    reader.load_into(state, tmp_path / "s")
+    dsckpt.load_into(state, tmp_path / "s")
     assert all(state[k] is before[k] for k in state if k != "tuple")
     assert torch.equal(state["transposed"], base)
     assert torch.equal(state["channels last"], base.reshape(1, 3, 2, 2))
@@ -128,7 +127,7 @@ def test_values_are_replaced(tmp_path: Path) -> None:
         "ordered": collections.OrderedDict(a=0),
     }
     config = state["config"]
-    reader.load_into(state, tmp_path / "s")
+    dsckpt.load_into(state, tmp_path / "s")
     assert state == saved
     assert state["config"] is config
     assert type(state["pair"]) is Pair
@@ -168,7 +167,7 @@ def test_differences_are_named_and_nothing_is_written(name: str, tmp_path: Path)
     state, message = DIFFERENCES[name]
     dsckpt.save({"w": torch.ones(3, 2), "n": [1]}, tmp_path / "s")
     with pytest.raises(dsckpt.DsckptError, match=message) as caught:
-        reader.load_into(state, tmp_path / "s")
+        dsckpt.load_into(state, tmp_path / "s")
     assert caught.value.code == "Mismatch"
     if isinstance(state["w"], torch.Tensor) and state["w"].device.type == "cpu":
         assert not state["w"].any()
@@ -184,7 +183,7 @@ def test_a_module_is_no_state(tmp_path: Path) -> None:
 def test_all_differences_are_named_at_once(tmp_path: Path) -> None:
     dsckpt.save({f"w{i}": torch.ones(1) for i in range(30)}, tmp_path / "s")
     with pytest.raises(dsckpt.DsckptError) as caught:
-        reader.load_into({f"w{i}": torch.ones(2) for i in range(30)}, tmp_path / "s")
+        dsckpt.load_into({f"w{i}": torch.ones(2) for i in range(30)}, tmp_path / "s")
     lines = str(caught.value).splitlines()
     assert len(lines) == 22
     assert lines[1] == "  state['w0']: F32 [2] in the state, F32 [1] in the file"
@@ -194,10 +193,10 @@ def test_all_differences_are_named_at_once(tmp_path: Path) -> None:
 def test_not_strict(tmp_path: Path) -> None:
     dsckpt.save({"a": torch.ones(1), "b": 2, "d": {"x": torch.ones(1)}}, tmp_path / "s")
     state = {"a": torch.zeros(1), "c": torch.zeros(1), "e": 5, "d": {}}
-    reader.load_into(state, tmp_path / "s", strict=False)
+    dsckpt.load_into(state, tmp_path / "s", strict=False)
     assert (state["a"].item(), state["c"].item(), state["e"], state["d"]) == (1, 0, 5, {})
     with pytest.raises(dsckpt.DsckptError, match="F32"):
-        reader.load_into({"a": torch.zeros(2)}, tmp_path / "s", strict=False)
+        dsckpt.load_into({"a": torch.zeros(2)}, tmp_path / "s", strict=False)
 
 
 def test_tied_tensors(tmp_path: Path) -> None:
@@ -208,14 +207,14 @@ def test_tied_tensors(tmp_path: Path) -> None:
     one = torch.zeros(3)
     for name in ("tied", "equal"):
         one.zero_()
-        reader.load_into({"a": one, "b": one}, tmp_path / name)
+        dsckpt.load_into({"a": one, "b": one}, tmp_path / name)
         assert one.tolist() == [0, 1, 2]
         two = {"a": torch.zeros(3), "b": torch.zeros(3)}
-        reader.load_into(two, tmp_path / name)
+        dsckpt.load_into(two, tmp_path / name)
         assert two["a"].tolist() == two["b"].tolist() == [0, 1, 2]
     one.zero_()
     with pytest.raises(dsckpt.DsckptError, match=r"\['b'\]: shares memory"):
-        reader.load_into({"a": one, "b": one}, tmp_path / "different")
+        dsckpt.load_into({"a": one, "b": one}, tmp_path / "different")
     assert not one.any()
 
 
@@ -245,7 +244,7 @@ def test_tensors_that_share_memory(name: str, directory: bool, tmp_path: Path) -
                 dsckpt.Run(path, writer).save(1, saved).durable()
         else:
             dsckpt.save(saved, path)
-        reader.load_into(target, path)
+        dsckpt.load_into(target, path)
 
     memory = torch.zeros(8)
     a, b = pieces(memory)
@@ -272,30 +271,30 @@ def test_tensors_that_share_memory(name: str, directory: bool, tmp_path: Path) -
 def test_other_roots(tmp_path: Path) -> None:
     dsckpt.save([torch.ones(1), 2], tmp_path / "list")
     state = [torch.zeros(1), 0]
-    assert reader.load_into(state, tmp_path / "list") is state
+    assert dsckpt.load_into(state, tmp_path / "list") is state
     assert (state[0].item(), state[1]) == (1, 2)
     dsckpt.save((torch.ones(1), 2), tmp_path / "tuple")
     tensor = torch.zeros(1)
-    assert reader.load_into((tensor, 0), tmp_path / "tuple") == (tensor, 2)
+    assert dsckpt.load_into((tensor, 0), tmp_path / "tuple") == (tensor, 2)
     assert tensor.item() == 1
     dsckpt.save(torch.ones(2), tmp_path / "tensor")
     tensor = torch.zeros(2)
-    assert reader.load_into(tensor, tmp_path / "tensor") is tensor
+    assert dsckpt.load_into(tensor, tmp_path / "tensor") is tensor
     assert tensor.tolist() == [1, 1]
 
 
 def test_corruption_is_found(tmp_path: Path) -> None:
     path = tmp_path / "s"
     dsckpt.save({"w": torch.ones(2000)}, path)
-    offset = reader.open(path).native.find_tensor("w")[4]
+    offset = dsckpt.open(path).native.find_tensor("w")[4]
     content = bytearray(path.read_bytes())
     content[offset] ^= 1
     path.write_bytes(content)
-    for load in (reader.load_into, lambda state, path: dsckpt.Checkpoint(path).load_into(state)):
+    for load in (dsckpt.load_into, lambda state, path: dsckpt.Checkpoint(path).load_into(state)):
         with pytest.raises(dsckpt.DsckptError, match=r"'w'.* may hold a mixture of old") as caught:
             load({"w": torch.zeros(2000)}, path)
         assert (caught.value.code, caught.value.path) == ("Corrupt", str(path))
-    reader.load_into({"w": torch.zeros(2000)}, path, verify=False)
+    dsckpt.load_into({"w": torch.zeros(2000)}, path, verify=False)
 
 
 def test_saves_under_way_are_fenced(tmp_path: Path) -> None:
@@ -303,9 +302,9 @@ def test_saves_under_way_are_fenced(tmp_path: Path) -> None:
     with dsckpt.AsyncWriter(4 << 20) as writer:
         weight = torch.full((1 << 20,), 1.0)
         handle = writer.save({"w": weight}, tmp_path / "new", capture="until_fence")
-        reader.load_into({"w": weight}, tmp_path / "old")
+        dsckpt.load_into({"w": weight}, tmp_path / "old")
         handle.durable()
-    assert reader.load(tmp_path / "new")["w"].unique().tolist() == [1]
+    assert dsckpt.load(tmp_path / "new")["w"].unique().tolist() == [1]
     assert weight.unique().tolist() == [2]
 
 

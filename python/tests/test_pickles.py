@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import dsckpt
-from dsckpt import pickle_makers, pickles, reader, tools
+from dsckpt import pickle_makers, pickles, tools
 
 HERE = __name__
 
@@ -74,11 +74,11 @@ def evil(tmp_path: Path, saved: Callable[[Any], Path]) -> tuple[Path, Path]:
 
 
 def loads(path: Path, **options: Any) -> Any:
-    return reader.load(path, **options)
+    return dsckpt.load(path, **options)
 
 
 def loads_into(path: Path, **options: Any) -> Any:
-    return reader.load_into({"a": {"b": [None, torch.zeros(2)]}}, path, **options)
+    return dsckpt.load_into({"a": {"b": [None, torch.zeros(2)]}}, path, **options)
 
 
 @pytest.mark.parametrize("load", [loads, loads_into])
@@ -110,7 +110,7 @@ def test_c47_looking_checking_and_merging_run_nothing(
     evil: tuple[Path, Path], tmp_path: Path
 ) -> None:
     path, touched = evil
-    with reader.open(path) as file:
+    with dsckpt.open(path) as file:
         file.tree()
         pickled = next(iter(file.objects.values())).read()
     assert pickled[:2] == b"\x80\x04"
@@ -119,7 +119,7 @@ def test_c47_looking_checking_and_merging_run_nothing(
     merged = tmp_path / "merged"
     tools.merge(path, merged)
     with pytest.raises(dsckpt.PickleRefused):
-        reader.load(merged)
+        dsckpt.load(merged)
     assert not touched.exists()
 
 
@@ -165,23 +165,23 @@ def test_allowed_classes_come_back(name: str, saved: Callable[[Any], Path]) -> N
     value, allow = ALLOWED[name]
     path = saved({"x": value})
     with pytest.raises(dsckpt.PickleRefused) as caught:
-        reader.load(path)
-    found = reader.load(path, allow=allow)["x"]
+        dsckpt.load(path)
+    found = dsckpt.load(path, allow=allow)["x"]
     assert (type(found), found) == (type(value), value)
     # The error says exactly what has to be allowed.
-    assert reader.load(path, allow=caught.value.classes)["x"] == value
+    assert dsckpt.load(path, allow=caught.value.classes)["x"] == value
 
 
 def test_one_class_may_be_given_alone(saved: Callable[[Any], Path]) -> None:
     path = saved({"x": Level.HIGH})
-    assert reader.load(path, allow=pickles.name_of(Level))["x"] is Level.HIGH
-    assert reader.load(path, allow=Level)["x"] is Level.HIGH  # type: ignore[arg-type]
+    assert dsckpt.load(path, allow=pickles.name_of(Level))["x"] is Level.HIGH
+    assert dsckpt.load(path, allow=Level)["x"] is Level.HIGH  # type: ignore[arg-type]
 
 
 def test_an_object_that_is_the_whole_state_is_called_so(saved: Callable[[Any], Path]) -> None:
     for state, where in ((Level.HIGH, "state"), ([1, Level.HIGH], r"state\[1\]")):
         with pytest.raises(dsckpt.PickleRefused, match=f": {where} is a pickled"):
-            reader.load(saved(state))
+            dsckpt.load(saved(state))
 
 
 def test_tensors_inside_objects(saved: Callable[[Any], Path]) -> None:
@@ -193,7 +193,7 @@ def test_tensors_inside_objects(saved: Callable[[Any], Path]) -> None:
     value.parameter = torch.nn.Parameter(torch.ones(2))
     path = saved({"x": value})
     assert path.stat().st_size < 16_384  # The view's elements, not its storage.
-    found = reader.load(path, allow=[Config])["x"]
+    found = dsckpt.load(path, allow=[Config])["x"]
     assert found.view.tolist() == [0, 3, 6, 9]
     assert found.again is found.view
     assert found.f8.dtype == torch.float8_e4m3fn
@@ -206,22 +206,22 @@ def test_tensors_inside_objects(saved: Callable[[Any], Path]) -> None:
 def test_an_object_array_needs_its_own_permission(saved: Callable[[Any], Path]) -> None:
     path = saved({"x": np.array([None, "a"], object)})
     with pytest.raises(dsckpt.PickleRefused) as caught:
-        reader.load(path)
+        dsckpt.load(path)
     assert caught.value.classes == ("numpy.ndarray",)
-    assert reader.load(path, allow=[np.ndarray])["x"].tolist() == [None, "a"]
+    assert dsckpt.load(path, allow=[np.ndarray])["x"].tolist() == [None, "a"]
 
 
 def test_sparse_tensor(saved: Callable[[Any], Path]) -> None:
     path = saved({"x": torch.tensor([0.0, 3.0]).to_sparse()})
     with pytest.raises(dsckpt.PickleRefused, match=r"torch\.Tensor"):
-        reader.load(path)
-    found = reader.load(path, allow_pickle=True)["x"]
+        dsckpt.load(path)
+    found = dsckpt.load(path, allow_pickle=True)["x"]
     assert (found.layout, found.to_dense().tolist()) == (torch.sparse_coo, [0, 3])
 
 
 def test_objects_share_nothing_with_their_neighbours(saved: Callable[[Any], Path]) -> None:
     shared = Config(a=1)
-    found = reader.load(saved({"x": shared, "y": shared}), allow=[Config])
+    found = dsckpt.load(saved({"x": shared, "y": shared}), allow=[Config])
     assert found["x"] == found["y"]
 
 
@@ -380,9 +380,9 @@ def test_a_function_of_ones_own_is_given_itself(saved: Callable[[Any], Path]) ->
     path = saved({"x": doubled})
     for allow in ([], [f"{HERE}.doubled"]):
         with pytest.raises(dsckpt.PickleRefused) as caught:
-            reader.load(path, allow=allow)
+            dsckpt.load(path, allow=allow)
         assert caught.value.never == (f"{HERE}.doubled",)
-    assert reader.load(path, allow=[doubled])["x"] is doubled
+    assert dsckpt.load(path, allow=[doubled])["x"] is doubled
 
 
 def test_all_that_is_refused_is_named_at_once(saved: Callable[[Any], Path]) -> None:
@@ -393,7 +393,7 @@ def test_all_that_is_refused_is_named_at_once(saved: Callable[[Any], Path]) -> N
     }
     path = saved(state)
     with pytest.raises(dsckpt.PickleRefused) as caught:
-        reader.load(path)
+        dsckpt.load(path)
     assert set(caught.value.classes) == {f"{HERE}.{name}" for name in ("Config", "Level", "Access")}
     message = str(caught.value)
     assert "13 objects are pickled" in message
@@ -401,7 +401,7 @@ def test_all_that_is_refused_is_named_at_once(saved: Callable[[Any], Path]) -> N
     assert message.count("state['many']") == 9
     assert "and 3 more" in message
     assert f"allow={list(caught.value.classes)!r}" in message
-    assert reader.load(path, allow=caught.value.classes)["many"] == [Access.READ] * 12
+    assert dsckpt.load(path, allow=caught.value.classes)["many"] == [Access.READ] * 12
 
 
 def test_hostile_makers_are_checked() -> None:

@@ -12,7 +12,6 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, WeightedRandomSampler
 
 import dsckpt
-from dsckpt import reader
 from dsckpt.random import StatefulLoader, rng_state, set_rng_state
 
 
@@ -32,7 +31,7 @@ def test_generators_go_on_where_they_were(tmp_path: Path) -> None:
     dsckpt.save({"rng": rng_state()}, tmp_path / "s")
     want = [draw(), draw()]
     draw()
-    set_rng_state(reader.load(tmp_path / "s")["rng"])
+    set_rng_state(dsckpt.load(tmp_path / "s")["rng"])
     assert [draw(), draw()] == want
 
 
@@ -92,7 +91,7 @@ def test_a_loader_goes_on_in_the_middle_of_an_epoch(kind: str, stop: int, tmp_pa
 
     torch.manual_seed(99)
     resumed = StatefulLoader(loader(kind))
-    state = reader.load(tmp_path / "s")
+    state = dsckpt.load(tmp_path / "s")
     set_rng_state(state["rng"])
     resumed.load_state_dict(state["loader"])
     assert train(resumed, until=0) == whole[stop:]
@@ -208,7 +207,7 @@ def check_every_place(make: Any, path: Path, places: Any = None) -> None:
     seed(99)
     for count, name in saved if places is None else [saved[place] for place in places]:
         resumed = StatefulLoader(make())
-        state = reader.load(name)
+        state = dsckpt.load(name)
         resumed.load_state_dict(state["loader"])
         set_rng_state(state["rng"])
         again = resumed.state_dict()

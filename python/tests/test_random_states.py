@@ -21,7 +21,6 @@ import torch
 from test_types import bare
 
 import dsckpt
-from dsckpt import reader
 
 pytestmark = kinds.pytestmark
 
@@ -253,13 +252,13 @@ def check(seed: int, path: Path) -> str:
         assert "state" in str(error), (seed, str(error))
         return "refused"
     want = bare(plain(state))
-    error = raised(lambda: reader.load(path))
+    error = raised(lambda: dsckpt.load(path))
     if error is None:
-        assert bare(reader.load(path)) == want, f"seed {seed}"
+        assert bare(dsckpt.load(path)) == want, f"seed {seed}"
         return "stored"
     assert isinstance(error, dsckpt.PickleRefused), (seed, str(error))
     assert error.never == (), (seed, str(error))
-    assert bare(reader.load(path, allow=error.classes)) == want, f"seed {seed}"
+    assert bare(dsckpt.load(path, allow=error.classes)) == want, f"seed {seed}"
     return "pickled"
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import dsckpt
-from dsckpt import reader, tools
+from dsckpt import tools
 from dsckpt.run import Run
 
 
@@ -53,7 +53,7 @@ def test_verify_a_good_file(path: Path) -> None:
 def test_verify_names_what_is_wrong(encoding: Any, tmp_path: Path) -> None:
     path = tmp_path / "s"
     dsckpt.save({"a": {"w": torch.randn(3000)}}, path, encoding=encoding)
-    offset = reader.open(path).native.find_tensor("a/w")[4]
+    offset = dsckpt.open(path).native.find_tensor("a/w")[4]
     flip(path, offset)
     report = tools.verify(path)
     assert not report
@@ -76,7 +76,7 @@ def test_verify_directories(run: Path) -> None:
     sizes = [shard.stat().st_size for shard in run.glob("*/*.dsckpt")]
     assert tools.verify(run) == tools.Report(str(run), True, sum(sizes), ())
     shard = run / "step-0000000002" / "shard-00000.dsckpt"
-    flip(shard, reader.open(shard).native.find_tensor("w")[4])
+    flip(shard, dsckpt.open(shard).native.find_tensor("w")[4])
     report = tools.verify(run)
     assert not report.ok
     assert [(p.path, p.item, p.kind) for p in report.problems] == [(str(shard), "w", "checksum")]
@@ -118,12 +118,12 @@ def test_merge(run: Path, path: Path, tmp_path: Path) -> None:
     assert done["tensors"] == 1
     assert not output.exists()
     tools.merge(run / "step-0000000002", output)
-    assert reader.load(output)["w"].tolist() == [2.0] * 3000
+    assert dsckpt.load(output)["w"].tolist() == [2.0] * 3000
     with pytest.raises(dsckpt.DsckptError, match="force=True") as caught:
         tools.merge(path, output)
     assert caught.value.code == "AlreadyExists"
     tools.merge([path], output, force=True)
-    assert reader.load(output)["z"] == [1, None]
+    assert dsckpt.load(output)["z"] == [1, None]
     tools.merge(path, tmp_path / "hf", max_shard_size="1MB", format="safetensors")
     assert (tmp_path / "hf" / "model.safetensors.index.json").exists()
 
@@ -197,6 +197,17 @@ def test_sizes() -> None:
         7,
         8192,
     )
+
+
+def test_merge_tells_how_far_it_is(tmp_path: Path) -> None:
+    dsckpt.save({"w": torch.zeros(32 << 20)}, tmp_path / "in")  # 128 MiB
+    seen: list[tuple[int, int]] = []
+    tools.merge(
+        tmp_path / "in", tmp_path / "out", progress=lambda done, total: seen.append((done, total))
+    )
+    # None where all is written before the first look at it.
+    assert all(done <= total == 128 << 20 for done, total in seen)
+    assert seen == sorted(seen)
 
 
 def test_an_interrupt_ends_a_merge_and_leaves_nothing(tmp_path: Path) -> None:
@@ -295,17 +306,17 @@ def test_digests_by_name(tmp_path: Path, run: Path) -> None:
     tensor = torch.arange(3000.0)
     save_file({"x": tensor}, tmp_path / "plain")
     dsckpt.save({"a": {"x": tensor, "y": tensor}}, tmp_path / "a")
-    digest = reader.open(tmp_path / "a").digest("a/x")
+    digest = dsckpt.open(tmp_path / "a").digest("a/x")
     assert digest is not None
     assert len(digest) == 32
-    assert reader.open(tmp_path / "a").digest("a/y") == digest
-    plain = reader.open(tmp_path / "plain")
+    assert dsckpt.open(tmp_path / "a").digest("a/y") == digest
+    plain = dsckpt.open(tmp_path / "plain")
     assert plain.digest("x") is None
     assert plain.digest("x", compute=True) == digest
     listed = tools.inspect(tmp_path / "a")["tensors"]
     assert {row["digest"] for row in listed} == {digest}
     checkpoint = dsckpt.Checkpoint(run / "step-0000000002")
-    expected = reader.open(run / "step-0000000002" / "shard-00000.dsckpt").digest("w")
+    expected = dsckpt.open(run / "step-0000000002" / "shard-00000.dsckpt").digest("w")
     assert checkpoint.digest("w") == expected
     assert checkpoint.digest("w", compute=True) == expected
     assert dsckpt.Checkpoint(tmp_path / "plain").digest("x") is None

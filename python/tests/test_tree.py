@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import dsckpt
-from dsckpt import reader, rebuild, tree
+from dsckpt import rebuild, tree
 
 Point = collections.namedtuple("Point", ["x", "y"])
 
@@ -39,7 +39,7 @@ class Text(str):
 def again(state: Any, tmp_path: Path, **options: Any) -> Any:
     path = tmp_path / "state.dsckpt"
     dsckpt.save(state, path)
-    return reader.load(path, **options)
+    return dsckpt.load(path, **options)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -210,7 +210,7 @@ def test_tuple_class_that_is_not_there_gets_a_stand_in(tmp_path: Path) -> None:
     path = tmp_path / "state.dsckpt"
     dsckpt.save({"p": Point(1, torch.ones(1))}, path)
     code = (
-        "import sys; from dsckpt.reader import load; p = load(sys.argv[1])['p']; "
+        "import sys; from dsckpt import load; p = load(sys.argv[1])['p']; "
         "assert 'test_tree' not in sys.modules; "
         "print(type(p).__name__, p._fields, p.x, p.y.tolist())"
     )
@@ -297,7 +297,7 @@ def test_names_of_items(path: tuple[str | int, ...], tmp_path: Path) -> None:
     for key in reversed(path):
         state = {key: state}
     dsckpt.save(state, tmp_path / "s")
-    assert list(reader.open(tmp_path / "s")) == [NAMES[path]]
+    assert list(dsckpt.open(tmp_path / "s")) == [NAMES[path]]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,6 @@ import pytest
 import torch
 
 import dsckpt
-from dsckpt import reader
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*quantized tensor creation"),
@@ -208,7 +207,7 @@ STORED: dict[str, Any] = {
 def test_what_is_stored_comes_back(name: str, tmp_path: Path) -> None:
     for state in ({"x": STORED[name]}, STORED[name]):
         dsckpt.save(state, tmp_path / "s")
-        assert bare(reader.load(tmp_path / "s")) == bare(state)
+        assert bare(dsckpt.load(tmp_path / "s")) == bare(state)
 
 
 SPARSE = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
@@ -279,10 +278,10 @@ def test_what_is_pickled_comes_back_where_it_is_allowed(name: str, tmp_path: Pat
     value, classes = ALLOWED[name]
     dsckpt.save({"x": [value]}, tmp_path / "s")
     with pytest.raises(dsckpt.PickleRefused, match=r"state\['x'\]\[0\] is a pickled") as caught:
-        reader.load(tmp_path / "s")
+        dsckpt.load(tmp_path / "s")
     assert caught.value.never == ()
     assert set(classes) <= set(caught.value.classes)
-    found = reader.load(tmp_path / "s", allow=caught.value.classes)
+    found = dsckpt.load(tmp_path / "s", allow=caught.value.classes)
     assert bare(found) == bare({"x": [value]})
 
 
@@ -299,9 +298,9 @@ def test_what_names_code_needs_everything_allowed(name: str, tmp_path: Path) -> 
     value = ONLY_WITH_EVERYTHING[name]
     dsckpt.save({"x": value}, tmp_path / "s")
     with pytest.raises(dsckpt.PickleRefused, match=r"no allow=.*allow_pickle=True") as caught:
-        reader.load(tmp_path / "s")
+        dsckpt.load(tmp_path / "s")
     assert caught.value.never
-    found = reader.load(tmp_path / "s", allow_pickle=True)["x"]
+    found = dsckpt.load(tmp_path / "s", allow_pickle=True)["x"]
     assert type(found) is type(value)
 
 
@@ -357,7 +356,7 @@ def test_parameters_come_back_as_tensors(tmp_path: Path) -> None:
         "own": Frozen(torch.ones(4)),
     }
     dsckpt.save(state, tmp_path / "s")
-    found = reader.load(tmp_path / "s")
+    found = dsckpt.load(tmp_path / "s")
     assert {k: (type(v), v.shape[0], v.requires_grad) for k, v in found.items()} == {
         "parameter": (torch.Tensor, 2, False),
         "buffer": (torch.Tensor, 3, False),
@@ -370,15 +369,15 @@ def test_metadata_of_a_state_dict_is_what_a_module_takes(tmp_path: Path) -> None
     want = module.state_dict()
     for state in (want, {"model": want}):
         dsckpt.save(state, tmp_path / "s")
-        found = reader.load(tmp_path / "s")
+        found = dsckpt.load(tmp_path / "s")
         found = found.get("model", found)
         assert found._metadata == want._metadata
         assert list(found) == list(want)
-    assert set(reader.open(tmp_path / "s")) == {f"model/{name}" for name in want}
+    assert set(dsckpt.open(tmp_path / "s")) == {f"model/{name}" for name in want}
     other = collections.OrderedDict(a=1)
     other.note, other.hook = [1], print  # type: ignore[attr-defined]
     dsckpt.save({"__dict__": 3, "o": other}, tmp_path / "s")
-    found = reader.load(tmp_path / "s")
+    found = dsckpt.load(tmp_path / "s")
     assert (found["__dict__"], vars(found["o"])) == (3, {"note": [1]})
 
 
@@ -386,7 +385,7 @@ def test_a_dict_with_the_key_of_attributes(tmp_path: Path) -> None:
     ordered: Any = collections.OrderedDict([("__dict__", 1), (1.5, 2)])
     ordered.note = "n"
     dsckpt.save(ordered, tmp_path / "s")
-    found = reader.load(tmp_path / "s")
+    found = dsckpt.load(tmp_path / "s")
     assert (dict(found), found.note) == ({"__dict__": 1, 1.5: 2}, "n")
 
 
@@ -395,8 +394,8 @@ def test_a_whole_module_is_saved_with_a_warning(tmp_path: Path) -> None:
     with pytest.warns(dsckpt.PickledWarning, match=r"state\['model'\] is a .*Linear.*state_dict"):
         dsckpt.save({"model": module}, tmp_path / "s")
     with pytest.raises(dsckpt.PickleRefused) as caught:
-        reader.load(tmp_path / "s")
-    found = reader.load(tmp_path / "s", allow=caught.value.classes)["model"]
+        dsckpt.load(tmp_path / "s")
+    found = dsckpt.load(tmp_path / "s", allow=caught.value.classes)["model"]
     assert torch.equal(found.weight, module.weight)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -414,10 +413,10 @@ def test_the_root_is_not_to_be_lied_about(tmp_path: Path) -> None:
 def test_metadata_may_say_its_format(tmp_path: Path) -> None:
     for kind in ("pt", "np"):
         dsckpt.save({"w": torch.ones(1)}, tmp_path / "s", metadata={"a": "b", "format": kind})
-        found = reader.open(tmp_path / "s").metadata
+        found = dsckpt.open(tmp_path / "s").metadata
         assert (found["format"], found["a"]) == (kind, "b")
     dsckpt.save({"w": torch.ones(1)}, tmp_path / "s", metadata={"a": "b"})
-    assert reader.open(tmp_path / "s").metadata["format"] == "pt"
+    assert dsckpt.open(tmp_path / "s").metadata["format"] == "pt"
     with pytest.raises(dsckpt.DsckptError, match=r"'dsckpt\.x'.*kept for this library"):
         dsckpt.save({"w": torch.ones(1)}, tmp_path / "s", metadata={"dsckpt.x": "1"})
 

@@ -6,15 +6,16 @@
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
-#include <filesystem>
 #include <optional>
-#include <thread>
 #include <utility>
 
+#include "base/align.h"
+#include "base/backoff.h"
 #include "dsckpt/limits.h"
 #include "dsckpt/run_layout.h"
 #include "format/names.h"
 #include "io/directory.h"
+#include "io/path.h"
 #include "io/workers.h"
 #include "reader/checkpoint/checkpoint_impl.h"
 #include "reader/chunk/box.h"
@@ -26,23 +27,18 @@ namespace dsckpt {
 namespace {
 
 constexpr size_t kOpeners = 8;
-constexpr auto kRetryPause = std::chrono::milliseconds(50);
 
 /// What a lagging shared file system may show for a moment.
 bool MayPass(const Status& status) {
   return status.code() == StatusCode::kNotFound || status.error_number() == ESTALE;
 }
 
+/// Calls `attempt` until it succeeds, fails for good, or `patience` is over.
 template <typename Attempt>
-auto Retry(std::chrono::milliseconds limit, Attempt&& attempt) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (true) {
+auto Retry(std::chrono::milliseconds patience, Attempt&& attempt) {
+  for (Backoff backoff(patience);;) {
     auto result = attempt();
-    if (result.ok() || !MayPass(result.status()) ||
-        std::chrono::steady_clock::now() + kRetryPause > deadline) {
-      return result;
-    }
-    std::this_thread::sleep_for(kRetryPause);
+    if (result.ok() || !MayPass(result.status()) || !backoff.Wait()) return result;
   }
 }
 
@@ -50,6 +46,7 @@ void Finish(Checkpoint::Impl& impl) {
   for (const format::DTypeRecord& record : impl.manifest.dtypes) {
     impl.dtypes.push_back(reader::DescribeDType(record));
   }
+  MutexLock lock(impl.mutex);
   impl.touched.resize(impl.manifest.shard_count());
   impl.matched.resize(impl.manifest.shard_count());
 }
@@ -59,7 +56,7 @@ Status OpenDirectory(Checkpoint::Impl& impl) {
   if (!stored.ok()) {
     if (stored.status().code() != StatusCode::kNotFound) return stored.status();
     return Status(StatusCode::kIncomplete,
-                  "the directory has no " + std::string(format::kManifestName) +
+                  "the directory has no " + std::string(kManifestName) +
                       ": it is no checkpoint, or one that was never completed; use another one "
                       "('dsckpt ls' lists a run's)")
         .WithPath(impl.path);
@@ -83,7 +80,7 @@ Status DescribeShard(Checkpoint::Impl& impl, const std::string& path, uint32_t s
       file.impl().index);
   if (!part.ok()) return Status(part.status()).WithPath(path);
   out = std::move(part).value();
-  std::lock_guard lock(impl.mutex);
+  MutexLock lock(impl.mutex);
   impl.shards.Put(shard, file);
   return Status();
 }
@@ -108,6 +105,7 @@ Status DescribeShards(Checkpoint::Impl& impl, std::span<const std::string> paths
   impl.manifest = format::ViewOf(*impl.columns);
   impl.shard_paths.assign(paths.begin(), paths.end());
   Finish(impl);
+  MutexLock lock(impl.mutex);
   impl.touched.assign(paths.size(), true);
   return Status();
 }
@@ -132,8 +130,7 @@ reader::KnownStep FindStep(const std::string& path, const File* first) {
     if (number != nullptr && *number >= 0) return {*number, StepSource::kAttribute};
     if (const auto step = StepInMetadata(*first)) return {*step, StepSource::kMetadata};
   }
-  const std::string name = std::filesystem::path(path).filename().string();
-  if (const auto step = StepInName(name)) return {*step, StepSource::kName};
+  if (const auto step = StepInName(io::BaseName(path))) return {*step, StepSource::kName};
   return {};
 }
 
@@ -186,21 +183,21 @@ Result<File> Checkpoint::Impl::OpenOnce(uint32_t shard) const {
 
 Status Checkpoint::Impl::Match(const File& file, uint32_t shard) const {
   {
-    std::lock_guard lock(mutex);
+    MutexLock lock(mutex);
     if (matched[shard]) return Status();
     if (!by_shard) by_shard = std::make_unique<const format::PiecesByShard>(manifest);
   }
   const Status status =
       format::CheckShardAgainst(manifest, shard, by_shard->Of(shard), file.impl().index);
   if (!status.ok()) return Status(status).WithPath(file.path());
-  std::lock_guard lock(mutex);
+  MutexLock lock(mutex);
   matched[shard] = true;
   return Status();
 }
 
 Result<File> Checkpoint::Impl::OpenShard(uint32_t shard) const {
   {
-    std::lock_guard lock(mutex);
+    MutexLock lock(mutex);
     if (const File* const open = shards.Find(shard)) return *open;
   }
   auto file = Retry(options.retry, [&] { return OpenOnce(shard); });
@@ -208,20 +205,20 @@ Result<File> Checkpoint::Impl::OpenShard(uint32_t shard) const {
     if (file.status().code() != StatusCode::kNotFound) return file.status();
     return Status(StatusCode::kIncomplete, file.status().message()).WithPath(shard_paths[shard]);
   }
-  std::lock_guard lock(mutex);
+  MutexLock lock(mutex);
   shards.Put(shard, *file);
   touched[shard] = true;
   return file;
 }
 
 bool Checkpoint::Impl::IsOpen(uint32_t shard) const {
-  std::lock_guard lock(mutex);
+  MutexLock lock(mutex);
   return shards.Has(shard);
 }
 
 Result<std::shared_ptr<const reader::PartMap>> Checkpoint::Impl::Parts(uint32_t tensor) const {
   {
-    std::lock_guard lock(mutex);
+    MutexLock lock(mutex);
     if (const auto* const kept = part_maps.Find(tensor)) return *kept;
   }
   auto parts = std::make_shared<const reader::PartMap>(manifest, tensor);
@@ -229,7 +226,7 @@ Result<std::shared_ptr<const reader::PartMap>> Checkpoint::Impl::Parts(uint32_t 
     return Status(parts->status().code(), Title(tensor) + ": " + parts->status().message())
         .WithPath(path);
   }
-  std::lock_guard lock(mutex);
+  MutexLock lock(mutex);
   part_maps.Put(tensor, parts);
   return parts;
 }
@@ -244,8 +241,7 @@ Result<std::optional<reader::Box>> Checkpoint::Impl::Gap(uint32_t tensor,
 
 Result<uint32_t> Checkpoint::Impl::TensorOrdinal(std::string_view name) const {
   if (const auto tensor = manifest.pieces.logical_names.Find(name)) return *tensor;
-  return Status(StatusCode::kNotFound,
-                "no tensor '" + format::Printable(name) + "' in the checkpoint")
+  return Status(StatusCode::kNotFound, "no tensor '" + Printable(name) + "' in the checkpoint")
       .WithPath(path);
 }
 
@@ -266,26 +262,25 @@ LogicalTensorInfo Checkpoint::Impl::Info(uint32_t tensor) const {
 reader::KnownStep Checkpoint::Impl::Step() const {
   if (has_manifest && manifest.step >= 0) return {manifest.step, StepSource::kManifest};
   {
-    std::lock_guard lock(mutex);
+    MutexLock lock(mutex);
     if (step) return *step;
   }
   if (has_manifest) return FindStep(path, nullptr);
   const auto first = OpenShard(0);
   if (!first.ok()) return FindStep(path, nullptr);  // It may open the next time.
   const reader::KnownStep found = FindStep(path, &*first);
-  std::lock_guard lock(mutex);
+  MutexLock lock(mutex);
   step = found;
   return found;
 }
 
 std::string Checkpoint::Impl::Title(uint32_t tensor) const {
-  return "tensor '" + format::Printable(manifest.pieces.logical_names[tensor]) + "'";
+  return "tensor '" + Printable(manifest.pieces.logical_names[tensor]) + "'";
 }
 
 Result<Checkpoint> Checkpoint::Open(const std::string& path, const CheckpointOptions& options) {
-  std::error_code unknown;  // Then opening it as a file says what is wrong.
-  if (!std::filesystem::is_directory(path, unknown))
-    return OpenShards(std::span(&path, 1), options);
+  // Where it is nothing at all, opening it as a file says so.
+  if (!io::IsDirectory(path)) return OpenShards(std::span(&path, 1), options);
   auto impl = std::make_shared<Impl>();
   impl->path = path;
   while (impl->path.size() > 1 && impl->path.back() == '/') impl->path.pop_back();
@@ -319,7 +314,7 @@ ShardInfo Checkpoint::shard(uint32_t i) const { return impl_->Shard(i); }
 Result<File> Checkpoint::OpenShard(uint32_t shard) const { return impl_->OpenShard(shard); }
 
 uint32_t Checkpoint::open_shard_count() const {
-  std::lock_guard lock(impl_->mutex);
+  MutexLock lock(impl_->mutex);
   return static_cast<uint32_t>(std::count(impl_->touched.begin(), impl_->touched.end(), true));
 }
 
@@ -350,7 +345,7 @@ Status Checkpoint::CheckCoverage(uint32_t tensor) const {
   if (!gap) return Status();
   return Status(StatusCode::kIncomplete, impl_->Title(tensor) + ": no shard holds elements " +
                                              reader::BoxText(*gap) + " of shape " +
-                                             reader::ShapeText(impl_->Info(tensor).shape))
+                                             ShapeText(impl_->Info(tensor).shape))
       .WithPath(impl_->path);
 }
 
@@ -369,7 +364,7 @@ Status Checkpoint::ReadBytes(uint32_t tensor, uint64_t offset, std::span<std::by
   }
   const uint64_t block = info.dtype.block_bytes;
   const uint64_t first = offset / block;
-  const uint64_t last = (offset + out.size() + block - 1) / block;
+  const uint64_t last = DivideUp(offset + out.size(), block);
   if (first * block == offset && (last - first) * block == out.size()) {
     return reader::ReadBlocks(*impl_, tensor, first, out, verify);
   }

@@ -4,15 +4,14 @@
 // What an open checkpoint holds.
 
 #include <cstdint>
-#include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
+#include "base/lru.h"
+#include "base/mutex.h"
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/limits.h"
 #include "format/manifest/manifest.h"
@@ -24,38 +23,6 @@ namespace dsckpt {
 
 namespace reader {
 
-/// The newest `capacity` values by key. Not thread-safe.
-template <typename Value>
-class Recent {
- public:
-  explicit Recent(size_t capacity) : capacity_(capacity) {}
-  const Value* Find(uint32_t key) {
-    const auto found = by_key_.find(key);
-    if (found == by_key_.end()) return nullptr;
-    order_.splice(order_.begin(), order_, found->second);
-    return &found->second->second;
-  }
-  bool Has(uint32_t key) const { return by_key_.count(key) != 0; }
-  void Put(uint32_t key, Value value) {
-    if (Find(key) != nullptr) return;
-    order_.emplace_front(key, std::move(value));
-    by_key_[key] = order_.begin();
-    if (order_.size() <= capacity_) return;
-    by_key_.erase(order_.back().first);
-    order_.pop_back();
-  }
-
- private:
-  size_t capacity_;
-  std::list<std::pair<uint32_t, Value>> order_;
-  std::unordered_map<uint32_t, typename std::list<std::pair<uint32_t, Value>>::iterator> by_key_;
-};
-
-}  // namespace reader
-
-/// An open checkpoint. Immutable but for the shards and part maps it keeps at hand.
-namespace reader {
-
 /// The step of a checkpoint, and who says so.
 struct KnownStep {
   int64_t step = kUnknownStep;
@@ -64,7 +31,8 @@ struct KnownStep {
 
 }  // namespace reader
 
-struct Checkpoint::Impl {
+/// An open checkpoint. Immutable but for the shards and part maps it keeps at hand.
+struct DSCKPT_HIDDEN Checkpoint::Impl {
   /// Shards held open at a time: a checkpoint may have more of them than a process may have
   /// descriptors (256 is a common limit).
   static constexpr size_t kOpenShards = 64;
@@ -80,14 +48,17 @@ struct Checkpoint::Impl {
   std::vector<DTypeInfo> dtypes;         // by position in manifest.dtypes
   std::vector<std::string> shard_paths;  // by shard
 
-  mutable std::mutex mutex;
-  mutable reader::Recent<File> shards{kOpenShards};
-  mutable reader::Recent<std::shared_ptr<const reader::PartMap>> part_maps{kPartMaps};
-  mutable std::vector<bool> touched;  // by shard: opened at some time
-  mutable std::vector<bool> matched;  // by shard: what the manifest says of it was compared
-  mutable std::unique_ptr<const format::PiecesByShard> by_shard;  // made for the first of them
+  mutable Mutex mutex;
+  mutable LruCache<uint32_t, File> shards DSCKPT_GUARDED_BY(mutex){kOpenShards};
+  mutable LruCache<uint32_t, std::shared_ptr<const reader::PartMap>> part_maps
+      DSCKPT_GUARDED_BY(mutex){kPartMaps};
+  mutable std::vector<bool> touched DSCKPT_GUARDED_BY(mutex);  // by shard: opened at some time
+  mutable std::vector<bool> matched
+      DSCKPT_GUARDED_BY(mutex);  // by shard: what the manifest says of it was compared
+  mutable std::unique_ptr<const format::PiecesByShard>
+      by_shard;  // made for the first of them, then constant
   mutable reader::ChunkCache chunks{kCachedChunkBytes};
-  mutable std::optional<reader::KnownStep> step;  // once it was looked for
+  mutable std::optional<reader::KnownStep> step DSCKPT_GUARDED_BY(mutex);  // once it was looked for
 
   /// Where no manifest says it, a file has to be read for it: not before somebody asks.
   reader::KnownStep Step() const;

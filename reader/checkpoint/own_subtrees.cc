@@ -15,10 +15,10 @@ bool OwnSubtrees::Note(std::string_view item, bool found) {
   return true;
 }
 
-void OwnSubtrees::SayMissing(NameList& missing) const {
+void OwnSubtrees::ForEachMissing(const std::function<void(std::string_view item)>& visit) const {
   for (uint32_t i = 0; i < names_.size(); ++i) {
     if (!found_[i]) continue;
-    for (const std::string_view item : missing_[i]) missing.Add(item);
+    for (const std::string_view item : missing_[i]) visit(item);
   }
 }
 
@@ -45,7 +45,7 @@ std::string OwnersOf(const Checkpoint::Impl& checkpoint, const std::string& root
     const auto file = checkpoint.OpenShard(i);
     if (file.ok() && file->IsRankOwn(root)) ranks.insert(checkpoint.manifest.shard_rank[i]);
   }
-  const std::string title = "'" + format::Printable(root) + "'";
+  const std::string title = "'" + Printable(root) + "'";
   if (ranks.empty()) return "no rank has " + title;
   const std::string first = std::to_string(*ranks.begin());
   if (ranks.size() == 1) return "rank " + first + " has " + title;

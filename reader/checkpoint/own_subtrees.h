@@ -4,6 +4,7 @@
 // What a state to restore declares to be the rank's own.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,7 +12,6 @@
 
 #include "format/rank_own.h"
 #include "reader/checkpoint/checkpoint_impl.h"
-#include "reader/name_list.h"
 #include "state/description.h"
 
 namespace dsckpt::reader {
@@ -30,9 +30,9 @@ class OwnSubtrees {
   bool Has(std::string_view item) const { return format::IsRankOwn(roots(), item); }
   /// Notes an item that was looked for. False where it lies in none of them.
   bool Note(std::string_view item, bool found);
-  /// Adds what is missing of those that are there in part: such a subtree fits no better than any
+  /// Visits what is missing of those that are there in part: such a subtree fits no better than any
   /// other state.
-  void SayMissing(NameList& missing) const;
+  void ForEachMissing(const std::function<void(std::string_view item)>& visit) const;
   /// Those of which nothing is there.
   std::vector<std::string> Without() const;
 

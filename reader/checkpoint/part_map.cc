@@ -161,10 +161,10 @@ void PartMap::CheckClaims(const format::ManifestView& manifest, uint32_t logical
       continue;
     }
     status_ =
-        Status(StatusCode::kLimitExceeded,
-               "shard '" + format::Printable(manifest.shard_names[part.shard]) +
-                   "' claims to hold its elements more than " + std::to_string(kMaxCopiesInShard) +
-                   " times over, which takes too long to compare");
+        Status(StatusCode::kLimitExceeded, "shard '" + Printable(manifest.shard_names[part.shard]) +
+                                               "' claims to hold its elements more than " +
+                                               std::to_string(kMaxCopiesInShard) +
+                                               " times over, which takes too long to compare");
     return;
   }
 }

@@ -1,4 +1,5 @@
-// A provider's memory from a checkpoint of any number of ranks.
+// Checkpoint::Restore: fills the memory that a provider describes with parts of logical tensors,
+// and with the objects and attributes of one rank, from however many shards hold them.
 
 #include <algorithm>
 #include <deque>
@@ -13,7 +14,7 @@
 #include "reader/chunk/device_load.h"
 #include "reader/chunk/reader.h"
 #include "reader/file/file_impl.h"
-#include "reader/name_list.h"
+#include "reader/restore_match.h"
 #include "state/description.h"
 #include "state/strided.h"
 
@@ -21,11 +22,9 @@ namespace dsckpt {
 
 namespace {
 
-using reader::NameList;
-
 /// A stretch of a described tensor's row-major bytes, and the box of a logical tensor that fills
 /// it.
-struct Part {
+struct Stretch {
   std::string_view logical;
   reader::Box box;
   uint64_t begin = 0, bytes = 0;
@@ -36,7 +35,11 @@ class CheckpointRestorer {
  public:
   CheckpointRestorer(const Checkpoint::Impl& checkpoint, const Description::Data& wanted,
                      uint32_t rank)
-      : checkpoint_(checkpoint), wanted_(wanted), rank_(rank), own_(wanted) {}
+      : checkpoint_(checkpoint),
+        wanted_(wanted),
+        rank_(rank),
+        own_(wanted),
+        match_(wanted, "checkpoint") {}
 
   Status Match(const RestoreOptions& options) {
     if (own_.of_another(rank_)) {
@@ -49,15 +52,10 @@ class CheckpointRestorer {
     MatchTensors();
     MatchObjects();
     MatchAttributes();
-    own_.SayMissing(missing_);
-    std::string message;
-    different_.Say("different in checkpoint and state: ", message);
-    if (!options.partial) missing_.Say("not in the checkpoint: ", message);
-    if (!message.empty()) {
-      return Status(StatusCode::kMismatch,
-                    "the checkpoint does not fit the state to restore: " + message)
-          .WithPath(checkpoint_.path);
-    }
+    own_.ForEachMissing([&](std::string_view item) { match_.AddMissing(item); });
+    Status outcome = match_.Outcome(options.partial);
+    if (!outcome.ok()) return std::move(outcome).WithPath(checkpoint_.path);
+    if (!unshared_.empty() && !options.partial) return NotShared();
     const std::vector<std::string> without = own_.Without();
     if (options.without_own == nullptr && !without.empty()) return NoneOfItsOwn(without);
     if (options.without_own != nullptr) *options.without_own = without;
@@ -69,34 +67,36 @@ class CheckpointRestorer {
     for (const auto& [tensor, parts] : staged_) {
       DSCKPT_RETURN_IF_ERROR(MoveStaged(tensor, parts, verify));
     }
-    for (const auto& [position, found] : objects_) {
-      DSCKPT_ASSIGN_OR_RETURN(const auto bytes, found.file->ReadObject(found.info.name));
-      DSCKPT_RETURN_IF_ERROR(wanted_.object_sources[position].restore(bytes));
-    }
-    for (const auto& [position, value] : attributes_) {
-      DSCKPT_RETURN_IF_ERROR(wanted_.attribute_restores[position](value));
-    }
-    return Status();
+    return match_.Move();
   }
 
  private:
   /// Objects and attributes: from this rank's shards, else from those of rank 0.
   Status OpenRank() {
-    for (const uint32_t rank : {rank_, uint32_t{0}}) {
-      for (uint32_t i = 0; i < checkpoint_.manifest.shard_count(); ++i) {
-        if (checkpoint_.manifest.shard_rank[i] != rank) continue;
-        DSCKPT_ASSIGN_OR_RETURN(File file, checkpoint_.OpenShard(i));
-        files_.push_back(std::move(file));
-        own_files_ += rank == rank_ ? 1 : 0;
-      }
-      if (rank_ == 0) break;
+    DSCKPT_ASSIGN_OR_RETURN(files_, OpenShardsOf(rank_));
+    own_files_ = files_.size();
+    if (rank_ == 0) return Status();
+    DSCKPT_ASSIGN_OR_RETURN(const auto first, OpenShardsOf(0));
+    files_.insert(files_.end(), first.begin(), first.end());
+    if (own_files_ != 0) return Status();
+    const auto ranks = checkpoint_.manifest.shard_rank;
+    uint32_t other = 0;  // The lowest above 0.
+    for (const uint32_t rank : ranks) {
+      if (rank != 0 && (other == 0 || rank < other)) other = rank;
     }
+    if (other == 0) return Status();
+    DSCKPT_ASSIGN_OR_RETURN(others_, OpenShardsOf(other));
     return Status();
   }
 
-  std::span<const int64_t> Shape(uint32_t i) const {
-    return std::span(wanted_.dims)
-        .subspan(wanted_.tensor_sources[i].dims_begin, wanted_.tensors[i].rank);
+  Result<std::vector<File>> OpenShardsOf(uint32_t rank) const {
+    std::vector<File> files;
+    for (uint32_t i = 0; i < checkpoint_.manifest.shard_count(); ++i) {
+      if (checkpoint_.manifest.shard_rank[i] != rank) continue;
+      DSCKPT_ASSIGN_OR_RETURN(File file, checkpoint_.OpenShard(i));
+      files.push_back(std::move(file));
+    }
+    return files;
   }
 
   void MatchTensors() {
@@ -105,13 +105,10 @@ class CheckpointRestorer {
     for (uint32_t i = 0; i < wanted_.tensors.size(); ++i) {
       const uint32_t first = next;
       while (next < pieces.size() && pieces.tensor[next] == i) ++next;
-      std::vector<Part> parts = next == first ? WholeTensor(i) : PiecesOf(i, pieces, first, next);
+      std::vector<Stretch> parts =
+          next == first ? WholeTensor(i) : PiecesOf(i, pieces, first, next);
       if (parts.empty()) continue;
-      if (!wanted_.tensor_sources[i].writable) {
-        different_.Add(wanted_.tensor_names[i], "the state's memory is read-only");
-        continue;
-      }
-      Accept(i, std::move(parts));
+      if (match_.IsWritable(i)) Accept(i, std::move(parts));
     }
   }
 
@@ -124,36 +121,26 @@ class CheckpointRestorer {
     // The state need not say what the checkpoint says: that it is this rank's own.
     if (!found && !own) found = names.Find(RankOwnName(rank_, logical));
     if (!found) {
-      if (!own) missing_.Add(logical);
+      if (!own) match_.AddMissing(logical);
       return std::nullopt;
     }
     const LogicalTensorInfo info = checkpoint_.Info(*found);
-    const auto dtype = FindDType(wanted_.tensors[i].dtype);
-    if (!dtype || info.dtype.code != dtype->code) {
-      different_.Add(logical, "dtype " + std::string(info.dtype.name) + " and " +
-                                  std::string(dtype ? dtype->name : "unknown"));
-      return std::nullopt;
-    }
-    if (!std::equal(shape.begin(), shape.end(), info.shape.begin(), info.shape.end())) {
-      different_.Add(logical,
-                     "shape " + reader::ShapeText(info.shape) + " and " + reader::ShapeText(shape));
-      return std::nullopt;
-    }
+    if (!match_.FitsTensor(i, logical, shape, info.dtype.code, info.shape)) return std::nullopt;
     return info;
   }
 
-  std::vector<Part> WholeTensor(uint32_t i) {
+  std::vector<Stretch> WholeTensor(uint32_t i) {
     const std::string_view name = wanted_.tensor_names[i];
-    const auto info = Find(i, name, Shape(i));
+    const auto info = Find(i, name, match_.Shape(i));
     if (!info) return {};
     const auto frame = reader::FrameShape(info->shape, info->dtype.block_elements);
     return {{info->name, reader::WholeBox(frame), 0, info->bytes}};
   }
 
   /// Boxes that fill the tensor; of pieces that hold the same elements the first.
-  std::vector<Part> PiecesOf(uint32_t i, const format::PieceView& pieces, uint32_t first,
-                             uint32_t last) {
-    std::vector<Part> parts;
+  std::vector<Stretch> PiecesOf(uint32_t i, const format::PieceView& pieces, uint32_t first,
+                                uint32_t last) {
+    std::vector<Stretch> parts;
     for (uint32_t p = first; p < last; ++p) {
       const auto piece = pieces.Get(p);
       const auto info = Find(i, piece->logical_name, piece->logical_shape);
@@ -165,7 +152,7 @@ class CheckpointRestorer {
         };
         const uint64_t begin = in_bytes(element_offset);
         const uint64_t bytes = in_bytes(reader::Volume(box));
-        const auto overlaps = [&](const Part& other) {
+        const auto overlaps = [&](const Stretch& other) {
           return begin < other.begin + other.bytes && other.begin < begin + bytes;
         };
         if (std::any_of(parts.begin(), parts.end(), overlaps)) return;
@@ -175,7 +162,7 @@ class CheckpointRestorer {
     return parts;
   }
 
-  void Accept(uint32_t i, std::vector<Part> parts) {
+  void Accept(uint32_t i, std::vector<Stretch> parts) {
     const auto& source = wanted_.tensor_sources[i];
     const bool direct =
         source.strides_begin == Description::Data::kContiguous && source.producer == 0;
@@ -184,9 +171,9 @@ class CheckpointRestorer {
       return;
     }
     auto* const memory = static_cast<std::byte*>(const_cast<void*>(source.data));
-    for (Part& part : parts) {
+    for (Stretch& part : parts) {
       direct_parts_.push_back(std::move(part));
-      const Part& kept = direct_parts_.back();
+      const Stretch& kept = direct_parts_.back();
       direct_.push_back({kept.logical, kept.box, false, {memory + kept.begin, kept.bytes}});
     }
   }
@@ -195,9 +182,9 @@ class CheckpointRestorer {
 
   /// Strided or device memory: part by part, through the host. What no piece covers (padding) stays
   /// as it is.
-  Status MoveStaged(uint32_t tensor, const std::vector<Part>& parts, bool verify) const {
+  Status MoveStaged(uint32_t tensor, const std::vector<Stretch>& parts, bool verify) const {
     const auto& source = wanted_.tensor_sources[tensor];
-    for (const Part& part : parts) {
+    for (const Stretch& part : parts) {
       std::vector<std::byte> image(part.bytes);
       const BoxRequest request{part.logical, part.box, false, image};
       DSCKPT_RETURN_IF_ERROR(reader::ReadBoxes(checkpoint_, std::span(&request, 1), verify));
@@ -208,7 +195,7 @@ class CheckpointRestorer {
       auto* const memory = static_cast<std::byte*>(const_cast<void*>(source.data));
       Scatter({.data = memory,
                .element_bytes = FindDType(wanted_.tensors[tensor].dtype)->block_bytes,
-               .shape = Shape(tensor),
+               .shape = match_.Shape(tensor),
                .strides = std::span(wanted_.strides)
                               .subspan(source.strides_begin, wanted_.tensors[tensor].rank)},
               part.begin, image);
@@ -216,7 +203,7 @@ class CheckpointRestorer {
     return Status();
   }
 
-  Status Upload(const Description::Data::TensorSourceRecord& source, const Part& part,
+  Status Upload(const Description::Data::TensorSourceRecord& source, const Stretch& part,
                 std::span<const std::byte> image) const {
     const auto [device, stream] = wanted_.producers[source.producer - 1];
     auto* const memory = static_cast<std::byte*>(const_cast<void*>(source.data));
@@ -240,58 +227,80 @@ class CheckpointRestorer {
   }
 
   void MatchObjects() {
-    for (uint32_t i = 0; i < wanted_.objects.size(); ++i) {
-      const auto& source = wanted_.object_sources[i];
-      if (!source.restore) continue;
-      const std::string_view name = wanted_.object_names[i];
+    match_.MatchObjects([&](std::string_view name) {
       const auto found = own_.Has(name) ? FindOwnObject(name) : FindSharedObject(name);
       const bool own = own_.Note(name, found.has_value());
-      if (!found) {
-        if (!own) missing_.Add(name);
-        continue;
-      }
-      const uint64_t stored = found->info.raw_bytes;
-      if (source.bytes != nullptr && source.size != stored) {
-        different_.Add(name,
-                       std::to_string(stored) + " and " + std::to_string(source.size) + " bytes");
-      } else {
-        objects_.emplace_back(i, *found);
-      }
-    }
+      if (!found && !own && !IsUnshared(name)) match_.AddMissing(name);
+      return found;
+    });
   }
 
-  struct FoundObject {
-    const File* file;
-    ObjectInfo info;
-  };
-
   /// This rank's shards hold it under its name; a merged checkpoint under that of a rank's own.
-  std::optional<FoundObject> FindOwnObject(std::string_view name) const {
+  std::optional<reader::FoundObject> FindOwnObject(std::string_view name) const {
     for (size_t i = 0; i < own_files_; ++i) {
       const auto info = files_[i].FindObject(name);
-      if (info.ok() && files_[i].IsRankOwn(name)) return FoundObject{&files_[i], *info};
+      if (info.ok() && files_[i].IsRankOwn(name)) return reader::FoundObject{&files_[i], *info};
     }
     const std::string merged = RankOwnName(rank_, name);
     for (const File& file : files_) {
       const auto info = file.FindObject(merged);
-      if (info.ok()) return FoundObject{&file, *info};
+      if (info.ok()) return reader::FoundObject{&file, *info};
     }
     return std::nullopt;
   }
 
-  /// Rank 0 stands in for a rank without the object, but not with what is rank 0's own.
-  std::optional<FoundObject> FindSharedObject(std::string_view name) const {
+  /// Rank 0 stands in for a rank without the object, but not with what is rank 0's own, and for a
+  /// rank that wrote nothing at all only with what ranks share.
+  std::optional<reader::FoundObject> FindSharedObject(std::string_view name) {
+    if (own_files_ == 0) {  // A merged checkpoint holds what was this rank's elsewhere.
+      const std::string merged = RankOwnName(rank_, name);
+      for (const File& file : files_) {
+        if (const auto info = file.FindObject(merged); info.ok()) {
+          return reader::FoundObject{&file, *info};
+        }
+      }
+    }
     for (size_t i = 0; i < files_.size(); ++i) {
       const auto info = files_[i].FindObject(name);
       if (!info.ok() || (i >= own_files_ && files_[i].IsRankOwn(name))) continue;
-      return FoundObject{&files_[i], *info};
+      if (own_files_ == 0 && DiffersElsewhere(files_[i], *info)) {
+        unshared_.emplace_back(name);
+        return std::nullopt;
+      }
+      return reader::FoundObject{&files_[i], *info};
     }
     return std::nullopt;
   }
 
+  /// Whether another rank than 0 has another object of that name. One other rank stands for all:
+  /// what differs between the two is not what all ranks share.
+  bool DiffersElsewhere(const File& file, const ObjectInfo& object) const {
+    for (const File& other : others_) {
+      const auto info = other.FindObject(object.name);
+      if (!info.ok() || other.IsRankOwn(object.name)) continue;
+      if (other.Digest(*info) != file.Digest(object)) return true;
+    }
+    return file.FindObject(RankOwnName(1, object.name)).ok();  // Merged: rank 1 had another.
+  }
+
+  bool IsUnshared(std::string_view name) const {
+    return std::find(unshared_.begin(), unshared_.end(), name) != unshared_.end();
+  }
+
+  Status NotShared() const {
+    ShortList names;
+    for (const std::string& name : unshared_) names.AddName(name);
+    return Status(StatusCode::kNotFound,
+                  "rank " + std::to_string(rank_) + " saved nothing here, and " + names.Text() +
+                      " differs from rank to rank: RestoreOptions::partial leaves it as it is, and "
+                      "Restore() of another rank takes that rank's; mark it with RankOwn() where "
+                      "it is saved")
+        .WithPath(checkpoint_.path);
+  }
+
   Status NoneOfItsOwn(const std::vector<std::string>& without) const {
-    NameList names;
-    for (const std::string& name : without) names.Add(name);
+    ShortList names;
+    for (const std::string& name : without) names.AddName(name);
     return Status(StatusCode::kNotFound,
                   "rank " + std::to_string(rank_) + " saved nothing of its own here: " +
                       names.Text() + "; " + reader::OwnersOf(checkpoint_, without[0]) +
@@ -301,19 +310,13 @@ class CheckpointRestorer {
   }
 
   void MatchAttributes() {
-    for (uint32_t i = 0; i < wanted_.attribute_restores.size(); ++i) {
-      if (!wanted_.attribute_restores[i]) continue;
-      const std::string_view name = reader::AttributeName(wanted_, i);
-      bool found = false;
+    match_.MatchAttributes([&](std::string_view name) -> std::optional<Value> {
       for (const File& file : files_) {
         auto value = file.Attribute(name);
-        if (!value.ok()) continue;
-        attributes_.emplace_back(i, std::move(value).value());
-        found = true;
-        break;
+        if (value.ok()) return std::move(value).value();
       }
-      if (!found) missing_.Add(name);
-    }
+      return std::nullopt;
+    });
   }
 
   const Checkpoint::Impl& checkpoint_;
@@ -322,12 +325,12 @@ class CheckpointRestorer {
   reader::OwnSubtrees own_;
   std::vector<File> files_;  // Those of this rank first.
   size_t own_files_ = 0;
-  NameList different_, missing_;
-  std::deque<Part> direct_parts_;  // What direct_ borrows from.
+  std::vector<File> others_;  // Of one other rank than 0, where this rank wrote nothing.
+  std::vector<std::string> unshared_;
+  reader::RestoreMatch match_;
+  std::deque<Stretch> direct_parts_;  // What direct_ borrows from.
   std::vector<BoxRequest> direct_;
-  std::vector<std::pair<uint32_t, std::vector<Part>>> staged_;
-  std::vector<std::pair<uint32_t, FoundObject>> objects_;
-  std::vector<std::pair<uint32_t, Value>> attributes_;
+  std::vector<std::pair<uint32_t, std::vector<Stretch>>> staged_;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "dsckpt/checkpoint.h"
 #include "io/directory.h"
 #include "reader/checkpoint/checkpoint_impl.h"
+#include "run/complete.h"
 #include "run/manifest_file.h"
 #include "run/run_layout.h"
 #include "run/save_order.h"
@@ -20,7 +21,7 @@ const CheckpointOptions kAtOnce{.file = {.map = false}, .retry = std::chrono::mi
 Result<Checkpoint> OpenComplete(const std::string& path, const CheckpointOptions& options) {
   DSCKPT_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(path, options));
   if (!checkpoint.has_manifest()) return checkpoint;
-  DSCKPT_RETURN_IF_ERROR(run::CheckShards(checkpoint.path(), checkpoint.impl().manifest));
+  DSCKPT_RETURN_IF_ERROR(run::CheckShards({checkpoint.path()}, checkpoint.impl().manifest));
   return checkpoint;
 }
 
@@ -92,7 +93,7 @@ Result<RunDirectory> RunDirectory::Open(const std::string& path) {
   DSCKPT_ASSIGN_OR_RETURN(const auto names, io::ListDirectory(run.path_));
   run.latest_name_ = run::ReadLatest(run.path_);
   for (const std::string& name : names) {
-    if (const auto mark = run::FindMark(name); mark && name[0] != '.') {
+    if (const auto mark = run::ParseEntry(name).mark; mark && name[0] != '.') {
       run.ignored_entries_.emplace_back(name, WhyHidden(*mark));
       continue;
     }
@@ -108,16 +109,18 @@ Result<RunDirectory> RunDirectory::Open(const std::string& path) {
   return run;
 }
 
-bool RunDirectory::IsLeftOver(std::string_view name) { return run::FindMark(name).has_value(); }
+bool RunDirectory::IsLeftOver(std::string_view name) {
+  return run::ParseEntry(name).mark.has_value();
+}
 
 Result<Checkpoint> RunDirectory::Latest(const CheckpointOptions& options) const {
   std::vector<std::string> names;
   if (latest_name_) names.push_back(*latest_name_);
   // A replacement that was stopped between two renames has put it aside, whole.
-  for (const auto& [stray, why] : ignored_entries_) {
-    const auto marked = run::ParseMarkedName(stray);
-    if (!latest_name_ || !marked || marked->mark != run::Mark::kReplaced) continue;
-    if (marked->name == *latest_name_) names.push_back(stray);
+  for (const auto& [entry, why] : ignored_entries_) {
+    const auto marked = run::ParseMarkedEntry(entry);
+    if (!latest_name_ || !marked || *marked->mark != run::Mark::kReplaced) continue;
+    if (marked->name == *latest_name_) names.push_back(entry);
   }
   // Behind it the last save first, and those of which no save of a run tells behind all others.
   for (const size_t i : run::ResumeOrder(RecordsOf(checkpoints_))) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/align.h"
 #include "dsckpt/limits.h"
 
 namespace dsckpt::reader {
@@ -16,9 +17,7 @@ constexpr uint64_t kLeastHeld = 64 * kKiB;
 constexpr size_t kSpares = 16;
 
 /// Whole pages around `bytes` at any offset.
-uint64_t BufferBytes(uint64_t bytes) {
-  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes + kPageBytes;
-}
+uint64_t BufferBytes(uint64_t bytes) { return RoundUp(bytes, kPageBytes) + kPageBytes; }
 
 }  // namespace
 
@@ -26,25 +25,25 @@ Result<std::shared_ptr<const ChunkCache::Chunk>> ChunkCache::Get(const Key& key,
                                                                  const io::InputFile& input,
                                                                  const StoredItem& item,
                                                                  uint64_t offset) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (const auto found = chunks_.find(key); found != chunks_.end()) {
     const Entry entry = found->second;
-    changed_.wait(lock, [&] { return entry->ready_; });
+    while (!entry->ready_) changed_.Wait(lock);
     if (!entry->status_.ok()) return entry->status_;
     return std::shared_ptr<const Chunk>(entry);
   }
   const Entry entry = Take(BufferBytes(item.stored_length(key.chunk)));
   chunks_[key] = entry;
   order_.push_back(key);
-  lock.unlock();
+  lock.Unlock();
   Status status = Fill(*entry, input, item, offset, key);
-  lock.lock();
+  lock.Lock();
   entry->status_ = status;
   entry->ready_ = true;
   entry->held_ = std::max<uint64_t>(
       kLeastHeld, entry->buffer_.bytes().size() + entry->scratch_.chunk.capacity());
   held_ += entry->held_;
-  changed_.notify_all();
+  changed_.NotifyAll();
   Trim();
   if (!status.ok()) return status;
   return std::shared_ptr<const Chunk>(entry);
@@ -57,12 +56,12 @@ Status ChunkCache::Fill(Chunk& chunk, const io::InputFile& input, const StoredIt
     DSCKPT_ASSIGN_OR_RETURN(chunk.buffer_,
                             io::AlignedBuffer::Allocate(BufferBytes(bytes), kPageBytes));
   }
-  const uint64_t begin = offset / kPageBytes * kPageBytes;
+  const uint64_t begin = RoundDown(offset, kPageBytes);
   const auto stored = chunk.buffer_.bytes().subspan(offset - begin, bytes);
   if (bytes < kSmallRead) {
     DSCKPT_RETURN_IF_ERROR(input.ReadAt(offset, stored));
   } else {
-    const uint64_t end = (offset + bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+    const uint64_t end = RoundUp(offset + bytes, kPageBytes);
     DSCKPT_ASSIGN_OR_RETURN(const uint64_t there,
                             input.ReadDirect(begin, chunk.buffer_.bytes().first(end - begin)));
     if (there < offset - begin + bytes) {

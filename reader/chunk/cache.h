@@ -4,15 +4,14 @@
 // Checked chunks for readers that go in steps.
 
 #include <compare>
-#include <condition_variable>
 #include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
+#include "base/mutex.h"
 #include "dsckpt/status.h"
 #include "io/aligned_buffer.h"
 #include "io/input_file.h"
@@ -58,16 +57,16 @@ class ChunkCache {
 
   static Status Fill(Chunk& chunk, const io::InputFile& input, const StoredItem& item,
                      uint64_t offset, const Key& key);
-  Entry Take(uint64_t bytes);
-  void Trim();
+  Entry Take(uint64_t bytes) DSCKPT_REQUIRES(mutex_);
+  void Trim() DSCKPT_REQUIRES(mutex_);
 
   const uint64_t capacity_;
-  uint64_t held_ = 0;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<Key, Entry> chunks_;
-  std::list<Key> order_;  // Oldest first.
-  std::vector<Entry> spare_;
+  Mutex mutex_;
+  CondVar changed_;
+  uint64_t held_ DSCKPT_GUARDED_BY(mutex_) = 0;
+  std::map<Key, Entry> chunks_ DSCKPT_GUARDED_BY(mutex_);
+  std::list<Key> order_ DSCKPT_GUARDED_BY(mutex_);  // Oldest first.
+  std::vector<Entry> spare_ DSCKPT_GUARDED_BY(mutex_);
 };
 
 }  // namespace dsckpt::reader

@@ -30,8 +30,8 @@ Status DeviceLoad::Prepare() {
     if (device == kDeviceOfPointer) {
       const auto found = backend_.DeviceOf(request.data);
       if (!found.ok()) {
-        return Status(found.status().code(), "tensor '" + format::Printable(request.name) +
-                                                 "': " + found.status().message());
+        return Status(found.status().code(),
+                      "tensor '" + Printable(request.name) + "': " + found.status().message());
       }
       device = *found;
     }
@@ -48,7 +48,9 @@ Status DeviceLoad::Prepare() {
 DeviceLoad::~DeviceLoad() {
   for (const auto& [device, state] : devices_) {
     for (const auto event : state.ready) backend_.DestroyEvent(device, event);
-    for (const Lane& lane : state.free) {
+  }
+  for (const auto& [device, lanes] : free_) {
+    for (const Lane& lane : lanes) {
       backend_.DestroyEvent(device, lane.event);
       backend_.DestroyStream(device, lane.stream);
     }
@@ -79,16 +81,16 @@ Result<DeviceLoad::Lane> DeviceLoad::MakeLane(int device, const Device& state) {
 }
 
 Result<DeviceLoad::Lane> DeviceLoad::TakeLane(int device) {
-  Device& state = devices_.find(device)->second;
   {
-    std::lock_guard lock(mutex_);
-    if (!state.free.empty()) {
-      const Lane lane = state.free.back();
-      state.free.pop_back();
+    MutexLock lock(mutex_);
+    auto& free = free_[device];
+    if (!free.empty()) {
+      const Lane lane = free.back();
+      free.pop_back();
       return lane;
     }
   }
-  return MakeLane(device, state);
+  return MakeLane(device, devices_.find(device)->second);
 }
 
 Status DeviceLoad::PlaceChunk(const StoredItem& item, uint64_t chunk,
@@ -110,8 +112,8 @@ Status DeviceLoad::PlaceChunk(const StoredItem& item, uint64_t chunk,
   // What `stored` and the scratch hold is overwritten next.
   if (!status.ok()) static_cast<void>(backend_.Drain(device, lane.stream));
   {
-    std::lock_guard lock(mutex_);
-    devices_.find(device)->second.free.push_back(lane);
+    MutexLock lock(mutex_);
+    free_[device].push_back(lane);
   }
   DSCKPT_RETURN_IF_ERROR(std::move(status));
   return checked;

@@ -5,10 +5,10 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
+#include "base/mutex.h"
 #include "dsckpt/file.h"
 #include "io/device.h"
 #include "reader/chunk/reader.h"
@@ -40,7 +40,6 @@ class DeviceLoad {
   };
   struct Device {
     std::vector<io::DeviceBackend::Event> ready;  // What the caller's streams held at Begin().
-    std::vector<Lane> free;                       // Guarded by mutex_.
   };
 
   DeviceLoad(io::DeviceBackend& backend, std::span<const LoadRequest> requests)
@@ -54,7 +53,8 @@ class DeviceLoad {
   std::vector<int> device_of_;  // By request.
   std::map<int, Device> devices_;
   bool registered_ = false;
-  std::mutex mutex_;
+  Mutex mutex_;
+  std::map<int, std::vector<Lane>> free_ DSCKPT_GUARDED_BY(mutex_);  // By device.
 };
 
 }  // namespace dsckpt::reader

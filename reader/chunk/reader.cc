@@ -64,7 +64,7 @@ Status Decode(const StoredItem& item, uint64_t chunk, std::span<const std::byte>
 
 ScratchPool::Lease::Lease(ScratchPool& pool) : pool_(pool) {
   {
-    const std::lock_guard lock(pool_.mutex_);
+    MutexLock lock(pool_.mutex_);
     if (!pool_.free_.empty()) {
       scratch_ = std::move(pool_.free_.back());
       pool_.free_.pop_back();
@@ -74,7 +74,7 @@ ScratchPool::Lease::Lease(ScratchPool& pool) : pool_(pool) {
 }
 
 ScratchPool::Lease::~Lease() {
-  const std::lock_guard lock(pool_.mutex_);
+  MutexLock lock(pool_.mutex_);
   pool_.free_.push_back(std::move(scratch_));
 }
 

@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/mutex.h"
 #include "dsckpt/status.h"
 #include "format/checksum.h"
 #include "format/codec.h"
@@ -54,8 +54,8 @@ class ScratchPool {
   };
 
  private:
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Scratch>> free_;
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Scratch>> free_ DSCKPT_GUARDED_BY(mutex_);
 };
 
 /// One chunk of one item to be read; `item` means something to the caller.

@@ -22,7 +22,7 @@ StoredItem PayloadItem(const format::PayloadView& payload, uint32_t i) {
 
 std::string StoredItem::Title() const {
   std::string title(kind);
-  return title.append(" '").append(format::Printable(name)).append("'");
+  return title.append(" '").append(Printable(name)).append("'");
 }
 
 StoredItem TensorItem(const format::IndexView& index, uint32_t tensor) {
@@ -68,15 +68,6 @@ Status ChecksumError(const StoredItem& item, uint64_t chunk, uint64_t offset,
                     ": the file is damaged; use another copy ('dsckpt verify' lists all "
                     "damage)")
       .WithOffset(offset);
-}
-
-std::string ShapeText(std::span<const int64_t> shape) {
-  std::string text = "[";
-  for (const int64_t dim : shape) {
-    if (text.size() > 1) text += ",";
-    text += std::to_string(dim);
-  }
-  return text + "]";
 }
 
 }  // namespace dsckpt::reader

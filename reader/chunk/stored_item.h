@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/hex.h"
+#include "base/text.h"
 #include "dsckpt/encoding.h"
 #include "dsckpt/limits.h"
 #include "dsckpt/status.h"
@@ -56,9 +56,6 @@ Status CheckDecodable(const StoredItem& item);
 /// kCorrupt, in the same words for every checksum of an item.
 Status ChecksumError(const StoredItem& item, uint64_t chunk, uint64_t offset,
                      const std::string& expected, const std::string& found);
-
-/// "[2,3]".
-std::string ShapeText(std::span<const int64_t> shape);
 
 }  // namespace dsckpt::reader
 

@@ -17,7 +17,7 @@ namespace {
 
 Status Missing(std::string_view what, std::string_view name, const File::Impl& impl) {
   std::string message = "no ";
-  message.append(what).append(" '").append(format::Printable(name)).append("' in the file");
+  message.append(what).append(" '").append(Printable(name)).append("' in the file");
   return reader::InFile(Status(StatusCode::kNotFound, std::move(message)), *impl.input);
 }
 

@@ -23,7 +23,7 @@
 namespace dsckpt {
 
 /// An open file. Immutable once opened; shared by File handles, tensors and nodes.
-struct File::Impl {
+struct DSCKPT_HIDDEN File::Impl {
   std::shared_ptr<const io::InputFile> input;
   std::shared_ptr<const io::Mapping> mapping;  // null: views read
   FileFormat format = FileFormat::kDsckpt;
@@ -51,18 +51,6 @@ namespace reader {
 /// What the registry says; for codes it lacks, what the file says. Parsers have checked that both
 /// agree.
 DTypeInfo DescribeDType(const format::DTypeRecord& record);
-
-/// Name of attribute `position` of a description.
-std::string_view AttributeName(const Description::Data& description, uint32_t position);
-
-/// First and last bytes of a file, as format::Classify wants them.
-struct FileEnds {
-  std::vector<std::byte> head, tail;
-};
-Result<FileEnds> ReadEnds(const io::InputFile& input);
-
-/// The index of a shard, unchecked, in memory of its own: 64-aligned.
-Result<io::AlignedBuffer> ReadIndexBytes(const io::InputFile& input, const format::Footer& footer);
 
 /// Bytes [0, header_bytes) as text, the 8-byte length included.
 Result<std::string> ReadHeaderRegion(const io::InputFile& input, uint64_t header_bytes);

@@ -1,13 +1,10 @@
 // File::Open.
 
-#include <algorithm>
 #include <utility>
 
-#include "dsckpt/limits.h"
-#include "format/checksum.h"
-#include "format/index/index.h"
 #include "io/target.h"
 #include "reader/file/file_impl.h"
+#include "run/shard_index.h"
 
 namespace dsckpt {
 
@@ -24,39 +21,14 @@ DTypeInfo DescribeDType(const format::DTypeRecord& record) {
   return {code, record.bits, record.block_elements, record.block_bytes, "unknown", false, false};
 }
 
-Result<FileEnds> ReadEnds(const io::InputFile& input) {
-  const uint64_t size = input.size();
-  FileEnds ends;
-  ends.head.resize(std::min(size, kPageBytes));
-  ends.tail.resize(std::min(size, kFooterBytes));
-  DSCKPT_RETURN_IF_ERROR(input.ReadAt(0, ends.head));
-  DSCKPT_RETURN_IF_ERROR(input.ReadAt(size - ends.tail.size(), ends.tail));
-  return ends;
-}
-
-Result<io::AlignedBuffer> ReadIndexBytes(const io::InputFile& input, const format::Footer& footer) {
-  DSCKPT_ASSIGN_OR_RETURN(io::AlignedBuffer buffer,
-                          io::AlignedBuffer::Allocate(footer.index_bytes, kLogAlignment));
-  DSCKPT_RETURN_IF_ERROR(input.ReadAt(footer.index_offset, buffer.bytes()));
-  return buffer;
-}
-
 namespace {
 
 Status LoadShardIndex(const format::Footer& footer, File::Impl& impl) {
   impl.footer = footer;
   impl.header_bytes = footer.data_begin;
-  DSCKPT_ASSIGN_OR_RETURN(impl.index_memory, ReadIndexBytes(*impl.input, footer));
-  // Hashed before it is parsed: the parser then meets no accidental damage.
-  if (const uint64_t hash = format::Hash64(impl.index_memory.bytes());
-      hash != footer.index_xxh3_64) {
-    return Status(StatusCode::kCorrupt, "the index checksum should be " +
-                                            Hex64(footer.index_xxh3_64) + " but is " + Hex64(hash) +
-                                            ": the file is damaged; use another copy")
-        .WithOffset(footer.index_offset);
-  }
-  const format::Geometry geometry{footer.data_begin, footer.tail_begin, footer.index_offset};
-  DSCKPT_ASSIGN_OR_RETURN(impl.index, format::ParseIndex(impl.index_memory.bytes(), geometry));
+  DSCKPT_ASSIGN_OR_RETURN(run::ShardIndex index, run::ReadShardIndex(*impl.input, footer));
+  impl.index_memory = std::move(index.memory);
+  impl.index = index.view;
   return Status();
 }
 
@@ -75,7 +47,7 @@ TreeData TreeOf(const format::IndexView& index, const format::TreeView& tree) {
 
 Status Load(File::Impl& impl, const OpenOptions& options) {
   impl.threads = options.threads;
-  DSCKPT_ASSIGN_OR_RETURN(const FileEnds ends, ReadEnds(*impl.input));
+  DSCKPT_ASSIGN_OR_RETURN(const run::FileEnds ends, run::ReadEnds(*impl.input));
   DSCKPT_ASSIGN_OR_RETURN(const format::Classified what,
                           format::Classify(ends.head, ends.tail, impl.input->size()));
   DSCKPT_RETURN_IF_ERROR(what.kind == format::FileKind::kShard ? LoadShardIndex(what.footer, impl)

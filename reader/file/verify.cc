@@ -14,14 +14,15 @@
 #include "format/index/index.h"
 #include "reader/file/file_impl.h"
 #include "reader/file/verify_parts.h"
+#include "run/shard_index.h"
 
 namespace dsckpt {
 
 namespace {
 
 using format::Footer;
-using reader::FileEnds;
 using reader::Verification;
+using run::FileEnds;
 
 /// Structure failures are findings; what remains keeps the file from being verified at all.
 bool IsFinding(const Status& status) {
@@ -76,7 +77,7 @@ std::optional<Footer> WholeFooter(std::span<const std::byte> tail, uint64_t size
 /// The index's columns when it is whole; `memory` is what they borrow from.
 Result<std::optional<format::IndexView>> VerifyIndex(Verification& run, io::AlignedBuffer& memory) {
   const Footer& footer = run.footer;
-  DSCKPT_ASSIGN_OR_RETURN(memory, reader::ReadIndexBytes(run.input, footer));
+  DSCKPT_ASSIGN_OR_RETURN(memory, run::ReadIndexBytes(run.input, footer));
   run.progress.Add(footer.index_bytes);
   if (const uint64_t hash = format::Hash64(memory.bytes()); hash != footer.index_xxh3_64) {
     run.problems.Add("index", "checksum", footer.index_offset, Hex64(footer.index_xxh3_64),
@@ -137,7 +138,7 @@ Status VerifyAny(Verification& run, const FileEnds& ends) {
 
 Result<VerifyReport> Verify(const std::string& path, const VerifyOptions& options) {
   DSCKPT_ASSIGN_OR_RETURN(const auto input, io::InputFile::Open(path));
-  const auto ends = reader::ReadEnds(*input);
+  const auto ends = run::ReadEnds(*input);
   if (!ends.ok()) return reader::InFile(ends.status(), *input);
   Verification run{*input, options, {}, {}, {options, input->size()}};
   const Status status = VerifyAny(run, *ends);

@@ -14,7 +14,7 @@ constexpr uint64_t kReportBytes = 32 * kMiB;
 
 void ProblemList::Add(std::string_view item, std::string_view kind, uint64_t offset,
                       std::string expected, std::string found) {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   problems_.push_back(
       {std::string(item), std::string(kind), offset, std::move(expected), std::move(found)});
   // Rarely, so that sorting costs little a problem.
@@ -30,7 +30,7 @@ void ProblemList::Shrink() {
 }
 
 std::vector<Problem> ProblemList::Take() {
-  const std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   Shrink();
   if (dropped_ > 0) {
     problems_.push_back({"file", "structure", problems_.back().offset, "no further problems",
@@ -43,8 +43,9 @@ void ProgressMeter::Add(uint64_t bytes) {
   const uint64_t done = done_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   if (!options_.progress) return;
   // A thread that finds another one reporting goes on working.
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || done < reported_ + kReportBytes) return;
+  if (!mutex_.TryLock()) return;
+  MutexLock lock(mutex_, std::adopt_lock);
+  if (done < reported_ + kReportBytes) return;
   reported_ = done;
   options_.progress(done, total_);
 }

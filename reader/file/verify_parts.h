@@ -4,11 +4,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
 #include "dsckpt/status.h"
 #include "dsckpt/verify.h"
 #include "format/columns/columns.h"
@@ -30,11 +30,11 @@ class ProblemList {
   std::vector<Problem> Take();
 
  private:
-  void Shrink();
+  void Shrink() DSCKPT_REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::vector<Problem> problems_;
-  uint64_t dropped_ = 0;
+  Mutex mutex_;
+  std::vector<Problem> problems_ DSCKPT_GUARDED_BY(mutex_);
+  uint64_t dropped_ DSCKPT_GUARDED_BY(mutex_) = 0;
 };
 
 /// Counts checked bytes and tells the caller now and then. Thread-safe.
@@ -50,8 +50,8 @@ class ProgressMeter {
   const VerifyOptions& options_;
   const uint64_t total_;
   std::atomic<uint64_t> done_{0};
-  std::mutex mutex_;  // of the callback and reported_
-  uint64_t reported_ = 0;
+  Mutex mutex_;  // Of the callback: one call at a time.
+  uint64_t reported_ DSCKPT_GUARDED_BY(mutex_) = 0;
 };
 
 /// One verification under way.

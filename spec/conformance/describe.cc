@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+
+#include "base/text.h"
+#include "format/checksum.h"
 
 namespace dsckpt::conformance {
 namespace {
@@ -11,26 +13,12 @@ using Json = nlohmann::ordered_json;
 
 Json HexOf(const std::optional<Hash128>& hash) {
   if (!hash) return nullptr;
-  char text[33];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(hash->high),
-                static_cast<unsigned long long>(hash->low));
-  return text;
-}
-
-std::string HexOf(uint64_t hash) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  return text;
+  return format::ToHex(*hash);
 }
 
 std::string EncodingText(Encoding encoding) {
   const std::string name = EncodingName(encoding);
   return name != "unknown" ? name : "unknown(" + std::to_string(static_cast<int>(encoding)) + ")";
-}
-
-std::string DTypeText(const DTypeInfo& dtype) {
-  if (dtype.name != "unknown") return std::string(dtype.name);
-  return "unknown(" + std::to_string(static_cast<int>(dtype.code)) + ")";
 }
 
 Json RangeJson(const Range& range) { return Json::array({range.begin, range.end}); }
@@ -50,7 +38,7 @@ Json PieceJson(const OwnedPiece& piece) {
 
 Json TensorJson(const File& file, const TensorInfo& info, std::string_view name, Json alias_of) {
   return {{"name", name},
-          {"dtype", DTypeText(info.dtype)},
+          {"dtype", DTypeText(info.dtype.code)},
           {"shape", std::vector<int64_t>(info.shape.begin(), info.shape.end())},
           {"bytes", info.raw_bytes},
           {"stored_bytes", info.stored_bytes},
@@ -189,6 +177,17 @@ Json NodeJson(const Node& node) {
   return {{"$tag", node.tag()}, {"value", BareNodeJson(node)}};
 }
 
+// Keys of attributes are strings: a plain object holds any.
+Json AttributesJson(const std::optional<Node>& attributes) {
+  Json json = Json::object();
+  if (!attributes) return json;
+  for (const Node& attribute : *attributes) {
+    const Key key = attribute.key();
+    json[std::string(key.text())] = NodeJson(attribute);
+  }
+  return json;
+}
+
 Json FlatTree(const File& file) {
   Json tree = Json::object();
   for (uint32_t i = 0; i < file.tensor_count(); ++i) {
@@ -210,14 +209,13 @@ Json FlatTree(const File& file) {
 
 Json Describe(const File& file) {
   const std::optional<Node> tree = file.tree();
-  const std::optional<Node> attributes = file.attributes();
   const bool shard = file.format() == FileFormat::kDsckpt;
   Json json = {{"schema", "dsckpt.inspect/1"},
                {"format_version", shard ? Json(file.format_version()) : Json(nullptr)},
                {"file_bytes", file.file_bytes()},
                {"tensors", TensorsJson(file)},
                {"objects", ObjectsJson(file)},
-               {"attributes", attributes ? NodeJson(*attributes) : Json::object()}};
+               {"attributes", AttributesJson(file.attributes())}};
   for (const std::string_view name : file.RankOwnNames()) json["rank_own"].push_back(name);
   if (!file.RankOwnNames().empty()) json["rank"] = file.OwnerRank();
   json["tree"] = tree ? NodeJson(*tree) : FlatTree(file);
@@ -231,7 +229,7 @@ Json Describe(const format::ManifestView& manifest) {
                       {"rank", manifest.shard_rank[i]},
                       {"file_bytes", manifest.shard_file_bytes[i]},
                       {"index_bytes", manifest.shard_index_bytes[i]},
-                      {"index_xxh3_64", HexOf(manifest.shard_index_xxh3_64[i])}});
+                      {"index_xxh3_64", Hex64(manifest.shard_index_xxh3_64[i])}});
   }
   Json tensors = Json::array();
   const format::PieceView& pieces = manifest.pieces;
@@ -268,11 +266,7 @@ Result<Json> Describe(const Checkpoint& checkpoint) {
     std::vector<std::byte> bytes(info.bytes);
     DSCKPT_RETURN_IF_ERROR(checkpoint.ReadBytes(i, 0, bytes, true));
     std::string hex;
-    for (const std::byte byte : bytes) {
-      static constexpr char kDigits[] = "0123456789abcdef";
-      hex += kDigits[std::to_integer<unsigned>(byte) >> 4];
-      hex += kDigits[std::to_integer<unsigned>(byte) & 15];
-    }
+    for (const std::byte byte : bytes) AppendHex(hex, std::to_integer<uint8_t>(byte));
     tensors[std::string(info.name)] = hex;
   }
   return Json{{"step", checkpoint.step()},

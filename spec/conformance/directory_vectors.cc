@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include "format/checksum.h"
+#include "format/index/index.h"
 #include "spec/conformance/patch.h"
 #include "spec/conformance/vectors.h"
 
@@ -144,6 +146,24 @@ void AddPieces(Collection& c) {
   c.Manifest("s5-step", "step 1000", [](M& m) { m.step = 1001; });
 }
 
+// Another first byte of a tensor of one chunk, with its sum.
+std::string WithElement(const std::string& shard, std::string_view name) {
+  return WithParts(shard, [&](Parts& parts) {
+    format::IndexColumns columns = ColumnsOf(parts).value();
+    const auto& names = columns.tensor_names;
+    uint32_t tensor = 0;
+    while (names[tensor] != name) ++tensor;
+    const uint64_t begin = columns.tensors.offset[tensor];
+    parts.body[begin] ^= 1;
+    const std::string_view raw =
+        std::string_view(parts.body).substr(begin, columns.tensors.raw_bytes[tensor]);
+    columns.chunk_sums[columns.tensors.chunk_end[tensor] - 1] =
+        format::HashChunk(std::as_bytes(std::span(raw)));
+    const std::vector<std::byte> index = format::EncodeIndex(columns).value();
+    parts.index.assign(reinterpret_cast<const char*>(index.data()), index.size());
+  });
+}
+
 }  // namespace
 
 Result<std::vector<DirectoryVector>> ValidDirectories(const std::string& pieces,
@@ -167,9 +187,27 @@ Result<std::vector<DirectoryVector>> InvalidDirectories(const DirectoryVector& v
     columns.rank_own.Append("own");
     columns.rank = 3;
   });
-  DSCKPT_ASSIGN_OR_RETURN(const std::string manifest, ManifestOfOne(own, kShard));
+  const auto of_one = [](const std::string& shard) -> Result<std::string> {
+    DSCKPT_ASSIGN_OR_RETURN(const std::string manifest, ManifestOfOne(shard, kShard));
+    return WithManifest(manifest, [](ManifestColumns& m) { m.step = 1000; });
+  };
+  DSCKPT_ASSIGN_OR_RETURN(const std::string manifest, of_one(own));
   DirectoryVector& rank = collection.Add("s6-rank", StatusCode::kMismatch, "rank 3");
   rank.files = {{kManifest, manifest}, {kShard, own}};
+  // Nothing is wrong with these but what they hold together.
+  DSCKPT_ASSIGN_OR_RETURN(const std::string half, of_one(valid.files.at(kShard)));
+  DirectoryVector& gap = collection.Add("v-gap", StatusCode::kOk, "");
+  gap.files = {{kManifest, half}, {kShard, valid.files.at(kShard)}};
+  gap.tensor = "key";
+  gap.read_code = StatusCode::kIncomplete;
+  const std::string changed = WithElement(valid.files.at(kSecond), "norm");
+  DSCKPT_ASSIGN_OR_RETURN(const std::string differing,
+                          ManifestVector(valid.files.at(kShard), changed));
+  DirectoryVector& copies = collection.Add("v-copies", StatusCode::kOk, "");
+  copies.files[kManifest] = differing;
+  copies.files[kSecond] = changed;
+  copies.tensor = "norm";
+  copies.read_code = StatusCode::kMismatch;
   return collection.Take();
 }
 

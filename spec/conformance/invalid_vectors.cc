@@ -161,6 +161,7 @@ void Collection::IndexRules() {
       WithParts(mixed_, [](Parts& parts) { parts.index.replace(0, 4, "\xff\xff\xff\x7f"); }));
   Add("x2-no-index", kCorrupt, "FlatBuffer",
       WithParts(mixed_, [](Parts& parts) { parts.index.assign(8, '\0'); }));
+  Add("x2-vector-length", kCorrupt, "FlatBuffer", WithParts(mixed_, LengthenVector));
   Add("x2-required-field", kCorrupt, "FlatBuffer", WithParts(mixed_, DropRequiredField));
   Add("x2-string-terminator", kCorrupt, "FlatBuffer", WithParts(mixed_, UnterminateString));
   Add("x2-unaligned-column", kCorrupt, "alignment", WithParts(mixed_, UnalignColumn));
@@ -296,6 +297,7 @@ void Collection::TreeRules() {
        [](Tree& t) { NodeOf(t, NodeKind::kObject).key_kind = Key::Kind::kInt; });
   tree("r3-children-leaf", "children", [](Tree& t) { t.nodes.back().children = 1; });
   tree("r3-children-more", "children", [](Tree& t) { ++t.nodes[1].children; });
+  tree("r3-root-children", "children", [](Tree& t) { --t.nodes[0].children; });
   tree("r3-payload-less", "tree node", [](Tree& t) { --t.nodes[1].payload; });
   tree("r3-payload-huge", "nodes below", [](Tree& t) { t.nodes[1].payload = 1u << 31; });
   tree("r3-root-short", "tree node 0", [](Tree& t) { --t.nodes[0].payload; });
@@ -339,6 +341,29 @@ void Collection::TreeValueRules() {
   });
   node("r7-bigint-in-int64", "big integer", NodeKind::kBigInt,
        [](NodeRecord& n) { n.payload = format::HeapRange(static_cast<uint32_t>(n.payload), 9); });
+  // 40 strings that are one range of the heap.
+  const auto shared = WithColumns(mixed_, [](IndexColumns& c) {
+    const auto begin = static_cast<uint32_t>(c.tree.heap.size());
+    c.tree.heap.append(4096, 'x');
+    for (uint32_t i = 0; i < 40; ++i) {
+      NodeRecord record{};
+      record.kind = NodeKind::kString;
+      record.key_kind = Key::Kind::kInt;
+      record.key = 1000 + i;
+      record.payload = format::HeapRange(begin, 4096);
+      c.tree.nodes.push_back(record);
+    }
+    c.tree.nodes[0].children += 40;
+    c.tree.nodes[0].payload += 40;
+  });
+  Add("r8-heap-ranges", StatusCode::kLimitExceeded, "heap ranges", shared);
+  const auto long_integer = WithColumns(mixed_, [](IndexColumns& c) {
+    const auto begin = static_cast<uint32_t>(c.tree.heap.size());
+    const auto length = static_cast<uint32_t>(kMaxBigIntBytes) + 2;
+    c.tree.heap.append(1, '\0').append(length - 1, '\1');
+    NodeOf(c.tree, NodeKind::kBigInt).payload = format::HeapRange(begin, length);
+  });
+  Add("r8-big-integer", StatusCode::kLimitExceeded, "big integer", long_integer);
 }
 
 void Collection::VerifyRules() {

@@ -127,7 +127,7 @@ Result<Parts> TakeApart(const std::string& bytes) {
 
 std::string PutTogether(Parts parts) {
   format::Footer& footer = parts.footer;
-  parts.index.resize(format::AlignUp(parts.index.size(), 8));
+  parts.index.resize(RoundUp(parts.index.size(), 8));
   footer.index_offset = parts.body.size();
   footer.index_bytes = parts.index.size();
   footer.file_bytes = footer.index_offset + footer.index_bytes + kFooterBytes;
@@ -205,6 +205,13 @@ void DropRequiredField(Parts& parts) {
   const auto at =
       static_cast<size_t>(root.GetVTable() - reinterpret_cast<const uint8_t*>(parts.index.data()));
   parts.index.replace(at + fbs::Index::VT_CHUNK_SUMS, 2, 2, '\0');
+}
+
+void LengthenVector(Parts& parts) {
+  const auto* const vector = fbs::GetIndex(parts.index.data())->chunk_sums();
+  const auto at = static_cast<size_t>(reinterpret_cast<const char*>(vector) - parts.index.data());
+  constexpr uint32_t kLength = 1u << 24;
+  std::memcpy(parts.index.data() + at, &kLength, sizeof kLength);
 }
 
 void UnalignColumn(Parts& parts) {

@@ -53,6 +53,8 @@ std::string WithFooter(const std::string& bytes,
 std::string WithFooterBytes(const std::string& bytes, const BytesChange& change);
 /// An index whose field `chunk_sums`, which is required, is absent.
 void DropRequiredField(Parts& parts);
+/// An index whose `chunk_sums` is longer than the buffer.
+void LengthenVector(Parts& parts);
 /// An index with the offsets of the tensors 4 beyond a multiple of 8.
 void UnalignColumn(Parts& parts);
 /// An index whose first media type does not end with a NUL.

@@ -157,6 +157,8 @@ void AddPieceRules(Collection& c) {
   using P = PieceColumns;
   c.Pieces("l1-form-column", "pieces.form", [](P& p) { p.form.pop_back(); });
   c.Pieces("l1-dim-end-column", "logical_dim_end", [](P& p) { p.logical_dim_end.pop_back(); });
+  c.Pieces("l1-dim-end-more", "logical_dim_end",
+           [](P& p) { p.logical_dim_end.push_back(p.logical_dim_end.back()); });
   c.Pieces("l2-dim-end-descends", "dim_end", [](P& p) { p.logical_dim_end[kLogicalKey] = 1; });
   c.Pieces("l2-dims-left-over", "logical_dims", [](P& p) { p.logical_dims.push_back(1); });
   c.Pieces("l2-bounds-end-beyond", "bounds_end", [](P& p) { p.bounds_end.back() += 1; });

@@ -265,6 +265,11 @@ Bytes Sparse(uint64_t size) {
   return bytes;
 }
 
+void Frame(Description& d) {
+  AddTensor(d, "t", kU8, {static_cast<int64_t>(kFrameBytes)},
+            Bytes(kFrameBytes, static_cast<std::byte>(kFrameByte)), Encoding::kZstd);
+}
+
 void Encoded(Description& d) {
   const uint64_t size = kChunkBytes + 48;
   const auto elements = static_cast<int64_t>(size / 4);
@@ -347,6 +352,7 @@ std::vector<ValidVector> ValidVectors() {
       {"attributes", Attributes, {}},
       {"objects", Objects, {}},
       {"encoded", Encoded, {}},
+      {"frame", Frame, {}},
       {"metadata", MetadataItems, MetadataOptions()},
       {"mixed", Mixed, {}},
   };

@@ -58,13 +58,17 @@ struct DirectoryVector {
   std::map<std::string, std::string> files;
   StatusCode code = StatusCode::kOk;
   std::string message_contains = {};
+  /// Where opening gives kOk: a logical tensor, and what reading all of it gives.
+  std::string tensor = {};
+  StatusCode read_code = StatusCode::kOk;
 };
 /// Of the shards that are the vectors "pieces" and "pieces-rank1", their manifest, and "nothing".
 Result<std::vector<DirectoryVector>> ValidDirectories(const std::string& pieces,
                                                       const std::string& pieces_rank1,
                                                       const std::string& manifest,
                                                       const std::string& nothing);
-/// Broken variants of the first of them: manifest and shards say different things (rules S).
+/// Broken variants of the first of them: manifest and shards say different things (rules S), or
+/// what the shards hold together is no whole tensor.
 Result<std::vector<DirectoryVector>> InvalidDirectories(const DirectoryVector& valid);
 
 /// A manifest of one shard of rank 0.
@@ -72,6 +76,14 @@ Result<std::string> ManifestOfOne(const std::string& shard, std::string_view nam
 
 /// Broken variants of "pieces".
 Result<std::vector<InvalidVector>> InvalidPieces(const std::string& pieces);
+
+/// The content of the vector "frame": one tensor `t` of this many equal bytes, encoded.
+inline constexpr size_t kFrameBytes = 512;
+inline constexpr char kFrameByte = 'A';
+/// Variants of "frame" with other zstd frames of the same content: those that readers take ...
+std::vector<FutureVector> FrameVectors(const std::string& frame);
+/// ... and those that do not decode.
+std::vector<InvalidVector> InvalidFrames(const std::string& frame);
 
 /// Writes valid/ and invalid/ below `directory`, each file with its JSON.
 Status WriteVectors(const std::string& directory);

@@ -1,6 +1,8 @@
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/file.h"
@@ -41,7 +43,9 @@ Status WriteValid(const std::string& directory) {
   }
   DSCKPT_ASSIGN_OR_RETURN(const std::string mixed, ReadFile(directory + "/mixed.dsckpt"));
   DSCKPT_ASSIGN_OR_RETURN(const std::string encoded, ReadFile(directory + "/encoded.dsckpt"));
-  DSCKPT_ASSIGN_OR_RETURN(const auto vectors, FutureVectors(mixed, encoded));
+  DSCKPT_ASSIGN_OR_RETURN(auto vectors, FutureVectors(mixed, encoded));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string frame, ReadFile(directory + "/frame.dsckpt"));
+  for (FutureVector& vector : FrameVectors(frame)) vectors.push_back(std::move(vector));
   for (const FutureVector& vector : vectors) {
     const std::string stem = directory + "/" + vector.name;
     DSCKPT_RETURN_IF_ERROR(WriteFile(stem + ".dsckpt", vector.bytes));
@@ -63,14 +67,24 @@ Status WriteUnaligned(const std::string& directory) {
   return {};
 }
 
+// "F7" of "f7-header-length".
+std::string RuleOf(const std::string& name) {
+  std::string rule = name.substr(0, name.find('-'));
+  rule[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(rule[0])));
+  return rule;
+}
+
+// Any implementation can be held to this; texts of messages are dsckpt's own and stand apart.
 Json Expectation(const InvalidVector& vector) {
-  Json json = {{"code", StatusCodeName(vector.code)}};
   if (vector.code != StatusCode::kOk) {
-    json["message_contains"] = vector.message_contains;
-  } else {
-    json["verify"] = {{"item", vector.item}, {"kind", vector.kind}};
+    return {{"rule", RuleOf(vector.name)}, {"code", StatusCodeName(vector.code)}};
   }
-  return json;
+  return {{"code", StatusCodeName(vector.code)},
+          {"verify", {{"item", vector.item}, {"kind", vector.kind}}}};
+}
+
+Status WriteMessages(const std::string& path, const std::map<std::string, std::string>& messages) {
+  return WriteFile(path, Json(messages).dump(1) + "\n");
 }
 
 Status WriteManifest(const std::string& directory) {
@@ -84,8 +98,10 @@ Status WriteManifest(const std::string& directory) {
 }
 
 Status WriteInvalid(const std::string& directory, const char* extension,
-                    const std::vector<InvalidVector>& vectors) {
+                    const std::vector<InvalidVector>& vectors,
+                    std::map<std::string, std::string>& messages) {
   for (const InvalidVector& vector : vectors) {
+    if (vector.code != StatusCode::kOk) messages[vector.name] = vector.message_contains;
     const std::string stem = directory + "/" + vector.name;
     DSCKPT_RETURN_IF_ERROR(WriteFile(stem + extension, vector.bytes));
     DSCKPT_RETURN_IF_ERROR(WriteFile(stem + ".json", Expectation(vector).dump(1) + "\n"));
@@ -102,7 +118,8 @@ Status WriteDirectory(const std::string& path, const DirectoryVector& vector) {
   return {};
 }
 
-Status WriteDirectories(const std::string& valid, const std::string& invalid) {
+Status WriteDirectories(const std::string& valid, const std::string& invalid,
+                        std::map<std::string, std::string>& messages) {
   const auto read = [&](const char* name) { return ReadFile(valid + "/" + name); };
   DSCKPT_ASSIGN_OR_RETURN(const std::string pieces, read("pieces.dsckpt"));
   DSCKPT_ASSIGN_OR_RETURN(const std::string second, read("pieces-rank1.dsckpt"));
@@ -120,8 +137,12 @@ Status WriteDirectories(const std::string& valid, const std::string& invalid) {
   for (const DirectoryVector& vector : bad) {
     const std::string path = invalid + "/" + vector.name;
     DSCKPT_RETURN_IF_ERROR(WriteDirectory(path, vector));
-    const Json json = {{"code", StatusCodeName(vector.code)},
-                       {"message_contains", vector.message_contains}};
+    if (vector.code != StatusCode::kOk) messages[vector.name] = vector.message_contains;
+    Json json = {{"rule", RuleOf(vector.name)}, {"code", StatusCodeName(vector.code)}};
+    if (vector.code == StatusCode::kOk) {
+      json = {{"code", StatusCodeName(vector.code)},
+              {"read", {{"tensor", vector.tensor}, {"code", StatusCodeName(vector.read_code)}}}};
+    }
     DSCKPT_RETURN_IF_ERROR(WriteFile(path + ".json", json.dump(1) + "\n"));
   }
   return {};
@@ -131,21 +152,26 @@ Status WriteDirectories(const std::string& valid, const std::string& invalid) {
 
 Status WriteVectors(const std::string& directory) {
   const std::string valid = directory + "/valid", invalid = directory + "/invalid";
+  std::map<std::string, std::string> messages;
   DSCKPT_RETURN_IF_ERROR(WriteValid(valid));
   DSCKPT_RETURN_IF_ERROR(WriteUnaligned(valid));
   DSCKPT_RETURN_IF_ERROR(WriteManifest(valid));
-  DSCKPT_RETURN_IF_ERROR(WriteDirectories(valid, invalid));
+  DSCKPT_RETURN_IF_ERROR(WriteDirectories(valid, invalid, messages));
   DSCKPT_ASSIGN_OR_RETURN(const std::string mixed, ReadFile(valid + "/mixed.dsckpt"));
   DSCKPT_ASSIGN_OR_RETURN(auto broken, InvalidVectors(mixed));
-  DSCKPT_RETURN_IF_ERROR(WriteInvalid(invalid, ".dsckpt", broken));
+  DSCKPT_RETURN_IF_ERROR(WriteInvalid(invalid, ".dsckpt", broken, messages));
   DSCKPT_ASSIGN_OR_RETURN(const std::string aliases, ReadFile(valid + "/aliases.dsckpt"));
-  DSCKPT_RETURN_IF_ERROR(WriteInvalid(invalid, ".dsckpt", InvalidHeaders(mixed, aliases)));
+  DSCKPT_RETURN_IF_ERROR(
+      WriteInvalid(invalid, ".dsckpt", InvalidHeaders(mixed, aliases), messages));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string frame, ReadFile(valid + "/frame.dsckpt"));
+  DSCKPT_RETURN_IF_ERROR(WriteInvalid(invalid, ".dsckpt", InvalidFrames(frame), messages));
   DSCKPT_ASSIGN_OR_RETURN(const std::string pieces, ReadFile(valid + "/pieces.dsckpt"));
   DSCKPT_ASSIGN_OR_RETURN(broken, InvalidPieces(pieces));
-  DSCKPT_RETURN_IF_ERROR(WriteInvalid(invalid, ".dsckpt", broken));
+  DSCKPT_RETURN_IF_ERROR(WriteInvalid(invalid, ".dsckpt", broken, messages));
   DSCKPT_ASSIGN_OR_RETURN(const std::string manifest, ReadFile(valid + "/manifest.manifest"));
   DSCKPT_ASSIGN_OR_RETURN(broken, InvalidManifests(manifest));
-  return WriteInvalid(invalid, ".manifest", broken);
+  DSCKPT_RETURN_IF_ERROR(WriteInvalid(invalid, ".manifest", broken, messages));
+  return WriteMessages(directory + "/messages.json", messages);
 }
 
 }  // namespace dsckpt::conformance

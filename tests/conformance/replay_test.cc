@@ -37,6 +37,16 @@ std::vector<std::string> Stems(const std::string& folder, const char* extension 
 
 Json ReadJson(const std::string& stem) { return Json::parse(ReadWholeFile(stem + ".json")); }
 
+// The texts of messages are this implementation's own: they stand apart from what a vector asks.
+bool SaysWhatItShould(const std::string& stem, const Status& status) {
+  static const Json texts = ReadJson(kVectors + "messages");
+  const std::string name = fs::path(stem).filename().string();
+  if (status.ok()) return !texts.contains(name);
+  const auto text = texts.at(name).get<std::string>();
+  INFO("should contain: " << text);
+  return status.message().find(text) != std::string::npos;
+}
+
 bool Readable(const std::string& encoding) { return encoding.rfind("unknown", 0) != 0; }
 
 void CheckPayload(const File& file, const Json& json) {
@@ -117,11 +127,7 @@ TEST_CASE("invalid vectors are refused as their JSON says") {
     const Status status = file.status();
     INFO(stem << ": " << status.ToString());
     CHECK(StatusCodeName(status.code()) == expected["code"].get<std::string>());
-    if (expected.contains("message_contains")) {
-      const auto contains = expected["message_contains"].get<std::string>();
-      INFO("should contain: " << contains);
-      CHECK(status.message().find(contains) != std::string::npos);
-    }
+    CHECK(SaysWhatItShould(stem, status));
   }
 }
 
@@ -194,9 +200,18 @@ TEST_CASE("invalid directories are refused as their JSON says") {
     const Status status = OpenAll(path).status();
     INFO(path << ": " << status.ToString());
     CHECK(StatusCodeName(status.code()) == expected["code"].get<std::string>());
-    const auto contains = expected["message_contains"].get<std::string>();
-    INFO("should contain: " << contains);
-    CHECK(status.message().find(contains) != std::string::npos);
+    CHECK(SaysWhatItShould(path, status));
+    if (!expected.contains("read")) continue;
+    const Result<Checkpoint> checkpoint = Checkpoint::Open(path);
+    REQUIRE(checkpoint.ok());
+    const std::string name = expected["read"]["tensor"];
+    const auto info = checkpoint->FindTensor(name);
+    REQUIRE(info.ok());
+    std::vector<std::byte> bytes(info->bytes);
+    Status read = checkpoint->ReadBytes(info->ordinal, 0, bytes, true);
+    // Reading takes one of declared replicas.
+    if (read.ok()) read = checkpoint->CompareCopies(info->ordinal);
+    CHECK(StatusCodeName(read.code()) == expected["read"]["code"].get<std::string>());
   }
 }
 
@@ -223,9 +238,7 @@ TEST_CASE("invalid manifests are refused as their JSON says") {
     const Status status = format::ParseManifest(std::as_bytes(std::span(bytes))).status();
     INFO(stem << ": " << status.ToString());
     CHECK(StatusCodeName(status.code()) == expected["code"].get<std::string>());
-    const auto contains = expected["message_contains"].get<std::string>();
-    INFO("should contain: " << contains);
-    CHECK(status.message().find(contains) != std::string::npos);
+    CHECK(SaysWhatItShould(stem, status));
   }
 }
 
@@ -309,7 +322,14 @@ TEST_CASE("the vectors are what this version writes") {
   TempDir dir;
   for (const char* part : {"valid", "invalid"}) fs::create_directories(dir / part);
   REQUIRE(WriteVectors(dir.path()).ToString() == "Ok");
-  const auto stems = Stems(kVectors + "valid");
+  // Those of later versions are made without this library, by later_vectors.py.
+  const auto ours = [](std::vector<std::string> paths) {
+    std::erase_if(paths, [](const std::string& path) {
+      return fs::path(path).filename().string().starts_with("later-");
+    });
+    return paths;
+  };
+  const auto stems = ours(Stems(kVectors + "valid"));
   CHECK(stems.size() == Stems(dir / "valid").size());
   for (const std::string& stem : stems) {
     INFO(stem);
@@ -324,7 +344,7 @@ TEST_CASE("the vectors are what this version writes") {
   CHECK(ReadWholeFile(dir / "valid/manifest.manifest") ==
         ReadWholeFile(kVectors + "valid/manifest.manifest"));
   for (const char* const part : {"valid", "invalid"}) {
-    CHECK(Directories(dir / part).size() == Directories(kVectors + part).size());
+    CHECK(Directories(dir / part).size() == ours(Directories(kVectors + part)).size());
   }
 }
 

@@ -5,6 +5,7 @@ With the dsckpt program as second argument: reads strictly what that writes, too
 
 import json
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -126,6 +127,37 @@ for path in sorted(path for path in invalid.iterdir() if path.is_dir()):
 for path in sorted(invalid.glob("v-header-*.dsckpt")):
     if path.name != "v-header-checksum.dsckpt":
         refuses(lambda path: read_dsckpt.Shard(path, strict=True), path)
+
+def known_sums():
+    """The table of known answers in section 8, for whatever XXH3 this reader uses."""
+    text = (spec / "format.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| `([0-9a-f]{16})` \| `([0-9a-f]{32})` \|$", text, re.MULTILINE)
+    if len(rows) < 10:
+        failures.append("format.md: the table of known sums is missing")
+    for length, short, long in rows:
+        data = bytes(i % 251 for i in range(int(length)))
+        found = read_dsckpt.xxhash.xxh3_64_hexdigest(data), read_dsckpt.xxhash.xxh3_128_hexdigest(data)
+        if found != (short, long):
+            failures.append(f"format.md: known sums of {length} bytes: {found}")
+
+
+def later_vectors():
+    """They are what their generator makes."""
+    sys.path.insert(0, str(spec / "conformance"))
+    import later_vectors
+
+    with tempfile.TemporaryDirectory() as folder:
+        later_vectors.write(pathlib.Path(folder))
+        for path in sorted(pathlib.Path(folder).rglob("later-*")):
+            for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+                kept = spec / "conformance/valid" / file.relative_to(folder)
+                if not kept.is_file() or kept.read_bytes() != file.read_bytes():
+                    failures.append(f"{kept} is not what later_vectors.py writes")
+
+
+if read_dsckpt.xxhash:
+    known_sums()
+    later_vectors()
 
 if len(sys.argv) > 2:
     with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,8 @@
 # Builds and runs the programs here as a user of dsckpt would.
-# -DWAY= find_package, add_subdirectory, FetchContent or pkg-config; -DBUILD= a build tree of dsckpt, installed for
-# find_package and pkg-config; -DSOURCE= dsckpt's sources; -DWORK= an empty directory; -DCXX= -DCC= compilers;
-# -DGENERATOR= of CMake.
+# -DWAY= find_package or pkg-config: the build tree -DBUILD= installed; shared: a build of the shared library, installed;
+# add_subdirectory or FetchContent. -DSOURCE= dsckpt's sources; -DWORK= a directory for the test's own; -DCXX= -DCC=
+# compilers; -DGENERATOR= of CMake. Of shared: -DPYTHON= runs the check of what the library exports; -DUSERS= folders
+# with object files that use its public API only.
 
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -15,8 +16,19 @@ endfunction()
 file(REMOVE_RECURSE ${WORK})
 set(here ${CMAKE_CURRENT_LIST_DIR})
 set(build ${WORK}/build)
+set(compilers -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_C_COMPILER=${CC})
 
-if(WAY STREQUAL "find_package" OR WAY STREQUAL "pkg-config")
+if(WAY STREQUAL "shared")
+  set(BUILD ${WORK}/dsckpt)
+  run(${CMAKE_COMMAND} -S ${SOURCE} -B ${BUILD} -G ${GENERATOR} ${compilers} -DCMAKE_BUILD_TYPE=Release
+      -DBUILD_SHARED_LIBS=ON -DCMAKE_UNITY_BUILD=ON -DDSCKPT_BUILD_TOOLS=OFF -DDSCKPT_BUILD_EXAMPLES=OFF)
+  run(${CMAKE_COMMAND} --build ${BUILD})
+  if(PYTHON)
+    run(${PYTHON} ${here}/check_exports.py ${BUILD}/libdsckpt.so ${SOURCE}/include/dsckpt ${USERS})
+    message(STATUS "${output}")
+  endif()
+endif()
+if(WAY MATCHES "find_package|pkg-config|shared")
   # Moved after its installation: no path of the place where it was first may be left in it.
   run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
   file(RENAME ${WORK}/first ${WORK}/installed)
@@ -31,15 +43,18 @@ if(WAY STREQUAL "pkg-config")
   separate_arguments(flags UNIX_COMMAND "${flags}")
   file(MAKE_DIRECTORY ${build})
   run(${CXX} -std=c++20 ${here}/main.cc -o ${build}/consumer ${flags})
+  run(${CXX} -std=c++20 -fno-exceptions ${here}/main.cc -o ${build}/consumer_no_exceptions ${flags})
   run(${CC} -std=c11 -c ${here}/main.c -o ${build}/main.o ${flags})
   run(${CC} ${build}/main.o -o ${build}/consumer_c ${flags})
 else()
-  run(${CMAKE_COMMAND} -S ${here} -B ${build} -G ${GENERATOR} -DCMAKE_BUILD_TYPE=None -DWAY=${WAY}
-      -DDSCKPT_SOURCE=${SOURCE} -DCMAKE_PREFIX_PATH=${WORK}/installed -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_C_COMPILER=${CC}
+  run(${CMAKE_COMMAND} -S ${here} -B ${build} -G ${GENERATOR} ${compilers} -DCMAKE_BUILD_TYPE=None -DWAY=${WAY}
+      -DDSCKPT_SOURCE=${SOURCE} -DCMAKE_PREFIX_PATH=${WORK}/installed -DCMAKE_UNITY_BUILD=ON
       -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -DCMAKE_C_COMPILER_LAUNCHER=${LAUNCHER})
-  run(${CMAKE_COMMAND} --build ${build} --target consumer consumer_c)
+  run(${CMAKE_COMMAND} --build ${build} --target consumer consumer_no_exceptions consumer_c)
 endif()
-run(${build}/consumer ${WORK}/consumer.dsckpt)
+foreach(program consumer consumer_no_exceptions)
+  run(${build}/${program} ${WORK}/${program}.dsckpt)
+endforeach()
 run(${build}/consumer_c ${WORK}/consumer.dsckpt)
 
 # A program may have a FlatBuffers of its own, of another version.

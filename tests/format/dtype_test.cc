@@ -76,7 +76,7 @@ TEST_CASE("C01 C02 C48 bytes of a shape") {
       {"F4", {2, 8}, 8, ""},
       {"F4", {2, 3}, 3, ""},
       {"F4", {2, 7}, 7, ""},
-      {"F4", {1, 7}, -1, "shape [1,7]: 7 elements of F4 do not fill whole bytes"},
+      {"F4", {1, 7}, -1, "shape [1, 7]: 7 elements of F4 do not fill whole bytes"},
       {"F4", {}, -1, "shape []: 1 elements of F4"},
       {"I4", {5}, -1, "I4"},
       {"U4", {6}, 3, ""},
@@ -101,7 +101,7 @@ TEST_CASE("C01 C02 C48 bytes of a shape") {
       {"U16", {k2To62}, -1, "more than 2^63-1 bytes of U16"},
       {"C128", {int64_t{1} << 59}, -1, "more than 2^63-1 bytes of C128"},
       {"F4", {k2To62, 1}, k2To62 / 2, ""},
-      {"U8", {2, -1}, -1, "shape [2,-1]: dimension 1 is negative"},
+      {"U8", {2, -1}, -1, "shape [2, -1]: dimension 1 is negative"},
       {"U8", {0, -1}, -1, "dimension 1 is negative"},
   };
   for (const Case& c : cases) {

@@ -135,7 +135,7 @@ TEST_CASE("header rules that the files do not cover") {
       {R"({"a":{"dtype":"U8","shape":["1"],"data_offsets":[0,1]}})", 1, StatusCode::kCorrupt,
        "found a string"},
       {R"({"a":{"dtype":"U8","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 0,
-       StatusCode::kCorrupt, "tensor 'a': shape [4611686018427387904,4]: more than 2^63-1"},
+       StatusCode::kCorrupt, "tensor 'a': shape [4611686018427387904, 4]: more than 2^63-1"},
       {R"({"a":{"dtype":"F64","shape":[9223372036854775807],"data_offsets":[0,0]}})", 0,
        StatusCode::kCorrupt, "more than 2^63-1 bytes of F64"},
       {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,1]}})", 1, StatusCode::kCorrupt,

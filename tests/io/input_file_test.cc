@@ -32,9 +32,9 @@ TEST_CASE("a file and a source read alike") {
   const auto file = InputFile::Open(dir / "f").value();
   const auto source = InputFile::Of(std::make_shared<MemorySource>("0123456789"));
   CHECK(file->path() == dir / "f");
-  CHECK(file->fd() >= 0);
+  CHECK(file->descriptor()->fd() >= 0);
   CHECK(source->path().empty());
-  CHECK(source->fd() == -1);
+  CHECK(source->descriptor() == nullptr);
   for (const auto* input : {file.get(), source.get()}) {
     Status status;
     CHECK(input->size() == 10);
@@ -99,6 +99,41 @@ TEST_CASE("C33 a mapping shows the file; without mmap there is an error to act o
   FaultFs fs;
   fs.Fail("mmap", ENODEV);
   CHECK(Mapping::Map(*file).status().error_number() == ENODEV);
+}
+
+TEST_CASE("of many files that were given back only a few stay open") {
+  constexpr size_t kFiles = kReopenedFiles + 40;
+  const auto open_now = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return static_cast<size_t>(std::distance(begin(all), end(all)));
+  };
+  TempDir dir;
+  std::vector<std::shared_ptr<const InputFile>> files;
+  const size_t before = open_now();
+  for (size_t i = 0; i < kFiles; ++i) {
+    const std::string path = dir / std::to_string(i);
+    WriteWholeFile(path, "file " + std::to_string(i));
+    files.push_back(InputFile::Open(path).value());
+    files.back()->Release(Mapping::Map(*files.back()).value());
+  }
+  CHECK(open_now() == before);
+  const auto held = files[0]->descriptor();
+  Status status;
+  for (int round = 0; round < 2; ++round) {
+    for (size_t i = 0; i < kFiles; ++i) {
+      const std::string text = "file " + std::to_string(i);
+      CHECK(Read(*files[i], 0, text.size(), &status) == text);
+      CHECK(status.ok());
+    }
+    CHECK(open_now() == before + kReopenedFiles + 1);
+  }
+  // The one that is in use was not closed, although others were used since.
+  CHECK(files[0]->descriptor() != held);
+  char first = 0;
+  CHECK(pread(held->fd(), &first, 1, 0) == 1);
+  CHECK(first == 'f');
+  files.clear();
+  CHECK(open_now() == before + 1);
 }
 
 TEST_CASE("reads gather neighbours, skip large gaps, and cover what is needed") {

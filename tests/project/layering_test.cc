@@ -74,6 +74,17 @@ TEST_CASE("public headers include the standard library only") {
   }
 }
 
+TEST_CASE("public headers export what they declare") {
+  for (const std::string& file : FilesBelow("include/dsckpt")) {
+    const std::string code = CodeOnly(ReadSource(file));
+    INFO(file << ": names outside `namespace DSCKPT_EXPORT dsckpt` miss in the shared library");
+    CHECK(code.find("\nnamespace dsckpt") == std::string::npos);
+    const std::string_view functions =
+        file == "include/dsckpt/c.h" ? "visibility push(default)" : "";
+    CHECK(code.find(functions) != std::string::npos);
+  }
+}
+
 TEST_CASE("format touches no files, threads or clocks") {
   const std::set<std::string> forbidden = {"<chrono>",     "<condition_variable>",
                                            "<ctime>",      "<fcntl.h>",

@@ -2,8 +2,11 @@
 
 #include "run/run_layout.h"
 
+#include "io/directory.h"
+#include "io/target.h"
 #include "run/save_order.h"
 #include "tests/support/catch.h"
+#include "tests/support/temp_dir.h"
 
 using namespace dsckpt;
 
@@ -23,30 +26,122 @@ TEST_CASE("a name that readers hide is one that writers refuse, and the other wa
   }
 }
 
-TEST_CASE("names of attempts are made and parsed in one way") {
-  const run::AttemptPaths paths{"/run", "save.v2", "0123abcd-7"};
-  const auto parse = [](const std::string& path) {
-    return run::ParseMarkedName(path.substr(path.rfind('/') + 1));
-  };
+TEST_CASE("every name that is made is parsed as what it is") {
+  using run::EntryKind;
   using run::Mark;
-  for (const auto& [path, mark] : {std::pair{paths.Directory(), Mark::kIncomplete},
-                                   {paths.Tombstone(), Mark::kRemoved},
-                                   {paths.Replaced(), Mark::kReplaced}}) {
-    INFO(path);
-    REQUIRE(parse(path));
-    CHECK(parse(path)->mark == mark);
-    CHECK(parse(path)->name == "save.v2");
-    CHECK(parse(path)->attempt == "0123abcd-7");
-    CHECK(IsHiddenRunEntry(path.substr(5)));
+  const run::AttemptPaths beside{"", "save.v2", run::AttemptId("0123abcd", "7")};
+  run::AttemptPaths inside = beside;
+  inside.in_place = true;
+  const auto base = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
+  const TempDir dir;
+  REQUIRE(io::WriteSmallFile(dir / "x", {}).ok());
+  const auto temporary = io::CreateTemporary(io::ResolveTarget(dir / "x").value(), false, {});
+  struct Row {
+    std::string entry;
+    EntryKind kind;
+    std::optional<Mark> mark = {};
+    std::string name = {}, attempt = {};
+  };
+  const Row rows[] = {
+      {DefaultCheckpointName(7), EntryKind::kOther},
+      {DefaultShardName(3), EntryKind::kOther},
+      {std::string(kLatestName), EntryKind::kLatest},
+      {std::string(kManifestName), EntryKind::kManifest},
+      {std::string(run::kRunLockName), EntryKind::kRunLock},
+      {run::EntryLockName("save.v2"), EntryKind::kEntryLock, {}, "save.v2"},
+      {base(temporary->path), EntryKind::kTemporary},
+      {base(beside.Directory()), EntryKind::kMarked, Mark::kIncomplete, "save.v2", "0123abcd-7"},
+      {base(beside.Tombstone()), EntryKind::kMarked, Mark::kRemoved, "save.v2", "0123abcd-7"},
+      {base(beside.Replaced()), EntryKind::kMarked, Mark::kReplaced, "save.v2", "0123abcd-7"},
+      {base(inside.Directory()), EntryKind::kMarked, Mark::kIncomplete, "", "0123abcd-7"},
+      {base(inside.Tombstone()), EntryKind::kMarked, Mark::kRemoved, "", "0123abcd-7"},
+      // Names that nobody made.
+      {"", EntryKind::kHidden},
+      {".", EntryKind::kHidden},
+      {".hidden", EntryKind::kHidden},
+      {"a.removed-", EntryKind::kHidden, Mark::kRemoved},
+      {".incomplete-", EntryKind::kHidden, Mark::kIncomplete},
+      {"a.incomplete-b.removed-c", EntryKind::kMarked, Mark::kRemoved, "a.incomplete-b", "c"},
+      {"a.removed-b.incomplete-c", EntryKind::kMarked, Mark::kIncomplete, "a.removed-b", "c"},
+      {".dsckpt-.lock", EntryKind::kHidden},
+      {".dsckpt-x.lock.lock", EntryKind::kEntryLock, {}, "x.lock"},
+      {".dsckpt-0123456789abcdef-0123456789abcdeg.tmp", EntryKind::kHidden},
+      {".dsckpt-0123456789abcdef-0123456789abcdef0.tmp", EntryKind::kHidden},
+      {".dsckpt-0123456789abcdef.tmp", EntryKind::kHidden},
+      {"dsckpt-0123456789abcdef-0123456789abcdef.tmp", EntryKind::kOther},
+      {"latest ", EntryKind::kOther},
+      {"Latest", EntryKind::kOther},
+      {"a.incomplete", EntryKind::kOther},
+      {std::string("a\0b", 3), EntryKind::kOther},
+      {"\xff", EntryKind::kOther},
+  };
+  for (const Row& row : rows) {
+    INFO(row.entry);
+    const run::EntryName parsed = run::ParseEntry(row.entry);
+    CHECK(static_cast<int>(parsed.kind) == static_cast<int>(row.kind));
+    CHECK((parsed.mark == row.mark));
+    CHECK(parsed.name == row.name);
+    CHECK(parsed.attempt == row.attempt);
+    CHECK(run::ParseMarkedEntry(row.entry).has_value() == (row.kind == EntryKind::kMarked));
+    // What is not left to what stands there is never taken for a checkpoint, but for a manifest,
+    // which is a file, and not in a run directory.
+    if (row.kind != EntryKind::kManifest) {
+      CHECK(IsHiddenRunEntry(row.entry) == (row.kind != EntryKind::kOther));
+    }
   }
-  auto in_place = paths;
-  in_place.in_place = true;
-  CHECK(in_place.Directory() == "/run/save.v2/.incomplete-0123abcd-7");
-  CHECK(parse(in_place.Directory())->name == "");
-  // The last mark is the attempt's.
-  CHECK(run::ParseMarkedName("a.removed-b.incomplete-c")->name == "a.removed-b");
-  CHECK_FALSE(run::ParseMarkedName("a.removed-"));
-  CHECK_FALSE(run::ParseMarkedName("step-0000000001"));
+  CHECK(beside.Directory() == "/save.v2.incomplete-0123abcd-7");
+  CHECK(inside.Directory() == "/save.v2/.incomplete-0123abcd-7");
+}
+
+TEST_CASE("ids of attempts belong to one session") {
+  CHECK(run::AttemptId("0123abcd", "7") == "0123abcd-7");
+  CHECK(run::IsAttemptOf("0123abcd-7", "0123abcd"));
+  for (const char* other : {"0123abcd", "0123abcde-7", "0123abc-7", "-7", "", "x0123abcd-7"}) {
+    CHECK_FALSE(run::IsAttemptOf(other, "0123abcd"));
+  }
+  CHECK_FALSE(run::IsAttemptOf("0123abcd-7", run::kFilesSession));
+  CHECK(run::IsAttemptOf(run::AttemptId(run::kFilesSession, "1-2"), run::kFilesSession));
+}
+
+TEST_CASE("latest: the text that is written is the name that is read") {
+  for (const char* name : {"a", "step-0000000001", "a b", "\xc3\xa9"}) {
+    CHECK(ParseLatest(LatestText(name)) == name);
+    CHECK(ParseLatest(" \t" + std::string(name) + "\r\n") == name);
+  }
+  for (const char* text : {"", "\n", "..", "a/b", ".hidden", "latest", "a.removed-x", "\xff\n"}) {
+    INFO(text);
+    CHECK_FALSE(ParseLatest(text));
+  }
+  CHECK_FALSE(ParseLatest(std::string(256, 'a')));
+}
+
+TEST_CASE("shards may have the names that a manifest may hold") {
+  const std::pair<std::string, const char*> refused[] = {
+      {"", "is empty"},
+      {"a/b", "is no bare file name"},
+      {std::string("a\0", 2), "is no bare file name"},
+      {".", "begins with a dot"},
+      {".a", "begins with a dot"},
+      {"\xff", "is not UTF-8"},
+      {std::string(256, 'a'), "is too long"},
+      {"latest", "a commit uses"},
+      {"dsckpt.manifest", "a commit uses"},
+      {"a.replaced-", "only a commit puts there"},
+  };
+  for (const auto& [name, why] : refused) {
+    INFO(name);
+    for (const Status& status : {run::CheckShardName(name), run::CheckCheckpointName(name, "")}) {
+      CHECK(status.code() == StatusCode::kInvalidArgument);
+      CHECK(status.message().find(why) != std::string::npos);
+    }
+  }
+  for (const std::string& name : {std::string(255, 'a'), std::string("a b "), std::string("x")}) {
+    CHECK(run::CheckShardName(name).ok());
+  }
+  // A checkpoint's name has to leave room for the mark and the id of an attempt.
+  const std::string id(20, '1');
+  CHECK(run::CheckCheckpointName(std::string(255 - 12 - 20, 'a'), id).ok());
+  CHECK_FALSE(run::CheckCheckpointName(std::string(255 - 12 - 19, 'a'), id).ok());
 }
 
 TEST_CASE("default names") {

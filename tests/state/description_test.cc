@@ -74,7 +74,7 @@ TEST_CASE("description: what cannot be meant is refused, with its path") {
   const std::vector<Case> cases = {
       {"'x': unknown dtype 99", kInvalid, [](D& d) { d.Tensor("x", Source(DType{99}, two)); }},
       {"'x': shape [-1]", kInvalid, [](D& d) { d.Tensor("x", Source(kF32, negative)); }},
-      {"'x': shape [4611686018427387904,4]", kInvalid,
+      {"'x': shape [4611686018427387904, 4]", kInvalid,
        [](D& d) { d.Tensor("x", Source(kU8, huge)); }},
       {"'x': 65 dimensions", kLimit, [](D& d) { d.Tensor("x", Source(kF32, rank65)); }},
       {"'x': shape [3]", kInvalid,  // C01: an odd count of 4-bit elements

@@ -57,7 +57,7 @@ std::vector<std::string> Names(const NameColumns& names) {
 
 std::vector<std::string> RawOrder(const FileLayout& layout) {
   std::vector<std::string> out;
-  for (const uint32_t i : layout.raw_order) out.emplace_back(layout.columns.tensor_names[i]);
+  for (const uint32_t i : layout.placed_order) out.emplace_back(layout.columns.tensor_names[i]);
   return out;
 }
 
@@ -95,7 +95,7 @@ TEST_CASE("layout: raw tensors lie by falling alignment, then name") {
   CHECK(RawOrder(c) == Strings{"empty", "page", "half", "sixteen", "also_eight", "eight", "one"});
   CHECK(c.listed == 7);
   uint64_t next = c.data_begin;
-  for (const uint32_t i : c.raw_order) {
+  for (const uint32_t i : c.placed_order) {
     CHECK(c.offset[i] == next);
     CHECK(next % (uint64_t{1} << AlignmentClass(c.raw_bytes[i])) == 0);
     next += c.raw_bytes[i];
@@ -103,8 +103,8 @@ TEST_CASE("layout: raw tensors lie by falling alignment, then name") {
   CHECK(c.data_begin % kPageBytes == 0);
   CHECK(c.data_begin == c.header.size());
   CHECK(c.tail_begin == next);
-  CHECK(c.raw_end == next);
-  CHECK(c.log_begin == AlignUp(next, kPageBytes));
+  CHECK(c.placed_end == next);
+  CHECK(c.appended_begin == RoundUp(next, kPageBytes));
   CHECK(Names(c.columns.tensor_names) ==
         Strings{"also_eight", "eight", "empty", "half", "one", "page", "sixteen"});
   CHECK(c.tensor_ordinal == std::vector<uint32_t>{4, 5, 3, 1, 2, 6, 0});
@@ -136,13 +136,13 @@ TEST_CASE("layout: unlisted dtypes and encoded items lie in the tail") {
   CHECK(c.unlisted_begin == c.data_begin + 4096);
   CHECK(OffsetOf(c, "c128") == c.unlisted_begin);
   CHECK(OffsetOf(c, "i4") == c.unlisted_begin + 32);
-  CHECK(c.raw_end == c.unlisted_begin + 33);
-  CHECK(c.log_begin == c.unlisted_begin + 4096);
+  CHECK(c.placed_end == c.unlisted_begin + 33);
+  CHECK(c.appended_begin == c.unlisted_begin + 4096);
   CHECK(OffsetOf(c, "z") == 0);
-  REQUIRE(c.log.size() == 3);
-  CHECK((c.log[0].is_object && c.log[0].ordinal == 0));
-  CHECK((!c.log[1].is_object && c.log[1].ordinal == 3));
-  CHECK((c.log[2].is_object && c.log[2].ordinal == 1));
+  REQUIRE(c.appended.size() == 3);
+  CHECK((c.appended[0].is_object && c.appended[0].ordinal == 0));
+  CHECK((!c.appended[1].is_object && c.appended[1].ordinal == 3));
+  CHECK((c.appended[2].is_object && c.appended[2].ordinal == 1));
   CHECK(c.columns.tensors.stored_chunk_end == std::vector<uint32_t>{0, 0, 0, 1});
   CHECK(c.columns.tensors.chunk_end == std::vector<uint32_t>{1, 2, 3, 4});
   CHECK(c.columns.objects.encoding == std::vector<uint8_t>{0, 1});
@@ -158,12 +158,12 @@ TEST_CASE("layout: what it lays out, a reader accepts") {
   IndexColumns columns = c.columns;
   columns.tree = ResolveTree(d.description.data(), c);
   columns.chunk_sums.resize(4);
-  columns.objects = {{c.log_begin}, {100}, {100}, {0}, {4}, {1}};
-  columns.tensors.offset[2] = c.log_begin + 128;
+  columns.objects = {{c.appended_begin}, {100}, {100}, {0}, {4}, {1}};
+  columns.tensors.offset[2] = c.appended_begin + 128;
   columns.tensors.stored_bytes[2] = 50;
   columns.stored_chunks = {{1, 50, 0}};
   const std::vector<std::byte> bytes = EncodeIndex(columns).value();
-  const Geometry geometry{c.data_begin, c.tail_begin, c.log_begin + 192};
+  const Geometry geometry{c.data_begin, c.tail_begin, c.appended_begin + 192};
   CHECK(ParseIndex(bytes, geometry).status().message() == "");
 }
 
@@ -181,7 +181,7 @@ TEST_CASE("layout: C02, empty tensors keep their shapes and are not shared") {
   CHECK(c.columns.dims == std::vector<int64_t>{0, 2, 0, 0, 8, 0, 1, 0});
   CHECK(c.tail_begin == c.data_begin + 4);
   CHECK(c.listed == 6);
-  const Header header = ParseRegion(c, c.log_begin + 128);
+  const Header header = ParseRegion(c, c.appended_begin + 128);
   CHECK(header.entries.size() == 7);
   CHECK(header.entries[1].shape == std::vector<int64_t>{2, 0});
 }
@@ -200,7 +200,7 @@ TEST_CASE("layout: C06, never a header that the stock loader refuses") {
   // The layout is the same as with a list.
   CHECK(c.listed == many.size());
   CHECK(c.tail_begin == c.data_begin + many.size());
-  const uint64_t file_bytes = c.log_begin + 4096;
+  const uint64_t file_bytes = c.appended_begin + 4096;
   const Header header = ParseRegion(c, file_bytes);
   REQUIRE(header.entries.size() == 1);
   CHECK(header.entries[0].name == kTailName);
@@ -222,7 +222,7 @@ TEST_CASE("layout: aliases do not push the header over its cap") {
   const FileLayout c = Build(d);
   CHECK(c.aliases.size() == 1200);
   CHECK(c.header_lists);
-  const Header header = ParseRegion(c, c.log_begin + 4096);
+  const Header header = ParseRegion(c, c.appended_begin + 4096);
   CHECK(header.entries.size() == 2);
   CHECK(header.metadata.size() == 3);
 }
@@ -278,7 +278,7 @@ TEST_CASE("layout: C10, tied tensors are stored once under the smallest name") {
   CHECK(tree.nodes[9].payload == 1);
 
   Metadata expected = {{"lm_head", "embed"}, {"third", "embed"}};
-  const Header header = ParseRegion(c, c.log_begin + 4096);
+  const Header header = ParseRegion(c, c.appended_begin + 4096);
   for (const auto& member : expected) {
     CHECK(std::count(header.metadata.begin(), header.metadata.end(), member) == 1);
   }
@@ -299,7 +299,7 @@ TEST_CASE("layout: an alias and another metadata key of its name") {
   }
   const FileLayout c = Build(d, true, {{"format", "pt"}, {"mine", "a"}});
   CHECK(c.aliases.size() == 4);
-  const Metadata metadata = ParseRegion(c, c.log_begin + 4096).metadata;
+  const Metadata metadata = ParseRegion(c, c.appended_begin + 4096).metadata;
   REQUIRE(metadata.size() == 5);
   CHECK(metadata[2] == Metadata::value_type("format", "pt"));
   CHECK(metadata[3] == Metadata::value_type("mine", "a"));
@@ -307,7 +307,7 @@ TEST_CASE("layout: an alias and another metadata key of its name") {
 
   // The builder's own default counts as well.
   const FileLayout bare = Build(d, true, {});
-  const Metadata defaults = ParseRegion(bare, bare.log_begin + 4096).metadata;
+  const Metadata defaults = ParseRegion(bare, bare.appended_begin + 4096).metadata;
   CHECK(defaults[2] == Metadata::value_type("format", "pt"));
 }
 
@@ -321,7 +321,7 @@ TEST_CASE("layout: C11, a view is as large as its own elements") {
   const FileLayout c = Build(d);
   CHECK(c.aliases.empty());
   CHECK(c.raw_bytes == std::vector<uint64_t>{4000, 8, 40});
-  CHECK(c.raw_end - c.data_begin == 4048);
+  CHECK(c.placed_end - c.data_begin == 4048);
 }
 
 TEST_CASE("layout: names are unique among all items and nodes") {
@@ -407,9 +407,9 @@ TEST_CASE("layout: plain safetensors") {
   d.description.Leaf("ignored", true);
   const FileLayout c = Build(d.description, false);
   CHECK(c.data_begin % 8 == 0);
-  CHECK(c.raw_end == c.data_begin + 17);
-  CHECK(c.tail_begin == c.raw_end);
-  const Header header = ParseRegion(c, c.raw_end);
+  CHECK(c.placed_end == c.data_begin + 17);
+  CHECK(c.tail_begin == c.placed_end);
+  const Header header = ParseRegion(c, c.placed_end);
   REQUIRE(header.entries.size() == 2);
   CHECK(header.entries[0].name == "b");
   CHECK(header.entries[1].name == "a");

@@ -114,18 +114,18 @@ class ShardBuilder {
   void PlaceRaw(const dsckpt::Description::Data& data, const dsckpt::FileLayout& layout,
                 dsckpt::format::IndexColumns& columns, std::string& image) {
     image.resize(layout.data_begin);
-    for (const uint32_t ordinal : layout.raw_order) {
+    for (const uint32_t ordinal : layout.placed_order) {
       Place(image, layout.offset[ordinal], RawTensor(data, layout.tensors[ordinal]));
       columns.tensors.offset[ordinal] = layout.offset[ordinal];
       columns.tensors.stored_bytes[ordinal] = layout.raw_bytes[ordinal];
     }
-    image.resize(std::max<uint64_t>(image.size(), layout.log_begin));
+    image.resize(std::max<uint64_t>(image.size(), layout.appended_begin));
   }
 
   void PlaceLog(const dsckpt::Description::Data& data, const dsckpt::FileLayout& layout,
                 dsckpt::format::IndexColumns& columns, Log& log, std::string& image) {
     using namespace dsckpt;
-    for (const auto& item : layout.log) {
+    for (const auto& item : layout.appended) {
       PadTo(image, kLogAlignment);
       auto& payload = item.is_object ? columns.objects : columns.tensors;
       const uint32_t position =

@@ -28,7 +28,7 @@ void PrintRankOwn(Console& console, const File& file) {
   if (names.empty()) return;
   std::string text;
   for (size_t i = 0; i < std::min(names.size(), kShown); ++i) {
-    text += (i == 0 ? "" : ", ") + Printable(names[i]);
+    text += (i == 0 ? "" : ", ") + TerminalName(names[i]);
   }
   if (names.size() > kShown) text += Format(" and {} more", names.size() - kShown);
   PrintField(console, "rank's own", text);
@@ -64,7 +64,7 @@ void PrintPairs(Console& console, const char* heading,
   console.Write("\n");
   PrintTable(console, {{heading, Align::kLeft, true}, {"VALUE", Align::kLeft, true}}, pairs.size(),
              [&](size_t row, std::vector<std::string>& cells) {
-               cells[0] = Printable(pairs[row].first);
+               cells[0] = TerminalName(pairs[row].first);
                cells[1] = pairs[row].second;
              });
 }
@@ -83,12 +83,12 @@ void PrintTensors(Console& console, const File& file, const InspectOptions& opti
   PrintTable(console, columns, shown, [&](size_t row, std::vector<std::string>& cells) {
     const TensorEntry entry = Resolve(file, rows[row]);
     const TensorInfo& info = entry.info;
-    cells[0] = entry.name.empty() ? "\"\"" : Printable(entry.name);
+    cells[0] = entry.name.empty() ? "\"\"" : TerminalName(entry.name);
     cells[1] = DTypeText(info.dtype);
     cells[2] = ShapeText(info.shape);
     cells[3] = HumanBytes(info.raw_bytes);
     cells[4] = offsets ? Format("{}", info.offset) : "";
-    cells[5] = entry.alias_of ? "= " + Printable(*entry.alias_of)
+    cells[5] = entry.alias_of ? "= " + TerminalName(*entry.alias_of)
                               : StoredText(info.encoding, info.raw_bytes, info.stored_bytes);
   });
   PrintMore(console, rows.size() - shown);
@@ -106,8 +106,8 @@ void PrintObjects(Console& console, const File& file, const InspectOptions& opti
                                        {"STORED AS"}};
   PrintTable(console, columns, shown, [&](size_t row, std::vector<std::string>& cells) {
     const ObjectInfo object = file.object(rows[row]);
-    cells[0] = Printable(object.name);
-    cells[1] = Printable(object.media_type);
+    cells[0] = TerminalName(object.name);
+    cells[1] = TerminalName(object.media_type);
     cells[2] = HumanBytes(object.raw_bytes);
     cells[3] = StoredText(object.encoding, object.raw_bytes, object.stored_bytes);
   });
@@ -140,7 +140,7 @@ void PrintMetadata(Console& console, const File& file) {
 void PrintMembers(Console& console, const merge::Members& members) {
   merge::Members printable;
   for (const auto& [key, value] : members) {
-    printable.emplace_back(key, value.empty() ? "\"\"" : Printable(value));
+    printable.emplace_back(key, value.empty() ? "\"\"" : TerminalName(value));
   }
   PrintPairs(console, "METADATA", printable);
 }

@@ -76,7 +76,7 @@ void PrintSummary(Console& console, const Checkpoint& checkpoint,
       options.names.any() ? Format(" selected of {}", Grouped(checkpoint.tensor_count())) : "",
       HumanBytes(health.bytes));
   console.Print("  {}\n", Count(totals.all().elements, "parameter"));
-  if (checkpoint.has_manifest()) console.Print("  attempt {}\n", Printable(checkpoint.attempt()));
+  if (checkpoint.has_manifest()) console.Print("  attempt {}\n", TerminalName(checkpoint.attempt()));
 }
 
 void PrintShards(Console& console, const merge::CheckpointHealth& health, uint64_t limit) {
@@ -92,7 +92,7 @@ void PrintShards(Console& console, const merge::CheckpointHealth& health, uint64
               {"STATE"}},
              rows, [&](size_t row, std::vector<std::string>& cells) {
                const merge::CheckpointHealth::Shard& shard = health.shards[row];
-               cells = {std::to_string(shard.info.rank),   Printable(shard.info.name),
+               cells = {std::to_string(shard.info.rank),   TerminalName(shard.info.name),
                         HumanBytes(shard.info.file_bytes), Grouped(shard.pieces),
                         HumanBytes(shard.piece_bytes),     ShardState(shard)};
              });
@@ -114,7 +114,7 @@ void PrintTensors(Console& console, const Checkpoint& checkpoint,
       rows, [&](size_t row, std::vector<std::string>& cells) {
         const LogicalTensorInfo info = checkpoint.tensor(tensors[row]);
         cells = {
-            Printable(info.name),      DTypeText(info.dtype),
+            TerminalName(info.name),      DTypeText(info.dtype),
             ShapeText(info.shape),     HumanBytes(info.bytes),
             Grouped(info.piece_count), checkpoint.CheckCoverage(tensors[row]).ok() ? "" : "GAP"};
       });
@@ -130,7 +130,7 @@ void PrintProblems(Console& console, const merge::CheckpointHealth& health) {
   }
   if (health.ignored_entries.empty()) return;
   console.Write("\nNot named by the manifest:");
-  for (const std::string& name : health.ignored_entries) console.Print(" {}", Printable(name));
+  for (const std::string& name : health.ignored_entries) console.Print(" {}", TerminalName(name));
   console.Write("\n");
 }
 

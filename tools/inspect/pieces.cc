@@ -60,10 +60,10 @@ void PrintPieces(Console& console, const File& file, const InspectOptions& optio
   console.Write("\n");
   PrintTable(console, columns, shown, [&](size_t row, std::vector<std::string>& cells) {
     const auto& [tensor, piece] = rows[row];
-    cells[0] = Printable(piece.logical_name);
+    cells[0] = TerminalName(piece.logical_name);
     cells[1] = ShapeText(piece.logical_shape);
     cells[2] = PartText(piece);
-    cells[3] = tensor.empty() ? "\"\"" : Printable(tensor);
+    cells[3] = tensor.empty() ? "\"\"" : TerminalName(tensor);
     cells[4] = Grouped(piece.element_offset);
     cells[5] = piece.replica_group == 0 ? "" : Format("group {}", piece.replica_group);
   });

@@ -26,11 +26,11 @@ std::string TensorText(const TensorInfo& info) {
 }
 
 std::string ObjectText(const ObjectInfo& object) {
-  return Format("{}  {}", Printable(object.media_type), HumanBytes(object.raw_bytes));
+  return Format("{}  {}", TerminalName(object.media_type), HumanBytes(object.raw_bytes));
 }
 
 std::string AliasText(const File& file, const AliasInfo& alias) {
-  return "= " + Printable(file.tensor(alias.target).name);
+  return "= " + TerminalName(file.tensor(alias.target).name);
 }
 
 // A key as it would be written in code, so that "0" and 0 differ; plain text stays plain.
@@ -40,7 +40,7 @@ std::string KeyText(const Key& key, size_t position) {
   const std::string_view text = key.text();
   const bool quote = text.empty() || text.find_first_of(" :\"'") != std::string_view::npos ||
                      text.find_first_not_of("-0123456789") == std::string_view::npos;
-  return quote ? Format("\"{}\"", Printable(text)) : Printable(text);
+  return quote ? Format("\"{}\"", TerminalName(text)) : TerminalName(text);
 }
 
 std::string NodeText(const File& file, const Node& node) {
@@ -73,7 +73,7 @@ class TreePrinter {
     for (const Node& child : parent) {
       const bool last = position + 1 == parent.size();
       std::string text = KeyText(child.key(), position) + ": " + NodeText(file_, child);
-      if (!child.tag().empty()) text += Format(" ({})", Printable(child.tag()));
+      if (!child.tag().empty()) text += Format(" ({})", TerminalName(child.tag()));
       if (!Line(text, last)) return;
       prefix_ += last ? glyphs_.space : glyphs_.pass;
       if (child.is_container()) Children(child);

@@ -18,7 +18,7 @@ bool IsUtf8(std::string_view text);
 /// The usual alphabet, padded.
 std::string Base64(std::span<const std::byte> bytes);
 
-/// Back from Printable().
+/// Back from TerminalName().
 std::string FromPrintable(std::string_view text);
 /// "512 B", "4.02 GiB".
 std::string HumanBytes(uint64_t bytes);

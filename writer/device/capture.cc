@@ -40,12 +40,13 @@ Status DeviceCapture::MarkProducers() {
   return Status();
 }
 
-DeviceCapture::Part& DeviceCapture::PartOf(uint32_t described) {
-  return parts_.find(data_.producers[data_.tensor_sources[described].producer - 1].device)->second;
+DeviceCapture::DevicePart& DeviceCapture::PartOf(uint32_t source_index) {
+  return parts_.find(data_.producers[data_.tensor_sources[source_index].producer - 1].device)
+      ->second;
 }
 
-const std::byte* DeviceCapture::Source(uint32_t described, uint64_t begin) const {
-  return static_cast<const std::byte*>(data_.tensor_sources[described].data) + begin;
+const std::byte* DeviceCapture::Source(uint32_t source_index, uint64_t begin) const {
+  return static_cast<const std::byte*>(data_.tensor_sources[source_index].data) + begin;
 }
 
 Status DeviceCapture::OrderAfterProducers(int device, Stream stream) {
@@ -56,14 +57,15 @@ Status DeviceCapture::OrderAfterProducers(int device, Stream stream) {
   return Status();
 }
 
-Status DeviceCapture::CopyAtSave(uint32_t described, uint64_t begin, std::span<std::byte> out) {
-  Part& part = PartOf(described);
+Status DeviceCapture::CopyAtSave(uint32_t source_index, uint64_t begin, std::span<std::byte> out) {
+  DevicePart& part = PartOf(source_index);
   const int device = part.queue->device;
   if (!std::exchange(part.used_at_save, true)) {
     queues_.RegisterPool(device);
     DSCKPT_RETURN_IF_ERROR(OrderAfterProducers(device, part.queue->at_save));
   }
-  return queues_.backend().CopyToHost(device, part.queue->at_save, out, Source(described, begin));
+  return queues_.backend().CopyToHost(device, part.queue->at_save, out,
+                                      Source(source_index, begin));
 }
 
 Result<std::vector<DeviceCapture::Mark>> DeviceCapture::FinishAtSave() {
@@ -71,7 +73,7 @@ Result<std::vector<DeviceCapture::Mark>> DeviceCapture::FinishAtSave() {
   for (auto& [device, part] : parts_) {
     if (!part.used_at_save) continue;
     DSCKPT_ASSIGN_OR_RETURN(const Mark mark,
-                            MarkEnd(device, part.queue->at_save, part.last_at_save));
+                            MarkEnd(device, part.queue->at_save, &LastEvents::at_save));
     marks.push_back(mark);
     for (const Producer& producer : producers_) {
       if (producer.device != device) continue;
@@ -88,7 +90,7 @@ void DeviceCapture::DrainAtSave() {
 }
 
 // A device that cannot even be waited for runs nothing any more.
-void DeviceCapture::Drain(const Part& part, Stream stream) {
+void DeviceCapture::Drain(const DevicePart& part, Stream stream) {
   static_cast<void>(queues_.backend().Drain(part.queue->device, stream));
 }
 
@@ -104,16 +106,16 @@ Result<std::vector<DeviceCapture::Mark>> DeviceCapture::TakeSnapshot(
     std::span<const uint32_t> tensors) {
   std::vector<Mark> marks;
   std::map<int, uint64_t> used;
-  for (const uint32_t described : tensors) {
-    Part& part = PartOf(described);
+  for (const uint32_t source_index : tensors) {
+    DevicePart& part = PartOf(source_index);
     const auto room = part.queue->snapshot;
     if (room.empty()) continue;
     uint64_t& end = used[part.queue->device];
-    const uint64_t bytes = data_.tensor_sources[described].raw_bytes;
+    const uint64_t bytes = data_.tensor_sources[source_index].raw_bytes;
     if (bytes > room.size() - end) continue;
     snapshot_.resize(data_.tensor_sources.size());
-    snapshot_[described] = room.data() + end;
-    part.snapshot.push_back({Source(described, 0), room.data() + end, bytes});
+    snapshot_[source_index] = room.data() + end;
+    part.snapshot.push_back({Source(source_index, 0), room.data() + end, bytes});
     const uint64_t padded =
         (bytes + kSnapshotAlignment - 1) / kSnapshotAlignment * kSnapshotAlignment;
     end = std::min<uint64_t>(end + padded, room.size());
@@ -128,26 +130,27 @@ Result<std::vector<DeviceCapture::Mark>> DeviceCapture::TakeSnapshot(
   return marks;
 }
 
-Status DeviceCapture::SnapshotPart(Part& part, std::vector<Mark>& marks) {
+Status DeviceCapture::SnapshotPart(DevicePart& part, std::vector<Mark>& marks) {
   // On `copy`, behind all that reads the snapshot before from it; `gather` may still do so.
   const int device = part.queue->device;
-  Event unused;
-  DSCKPT_ASSIGN_OR_RETURN(const Mark before, MarkEnd(device, part.queue->gather, unused));
+  DSCKPT_ASSIGN_OR_RETURN(const Mark before, MarkEnd(device, part.queue->gather, nullptr));
   DSCKPT_RETURN_IF_ERROR(queues_.backend().Wait(device, part.queue->copy, before.event.get()));
   DSCKPT_RETURN_IF_ERROR(
       queues_.backend().CopyAllOnDevice(device, part.queue->copy, part.snapshot));
-  DSCKPT_ASSIGN_OR_RETURN(const Mark taken, MarkEnd(device, part.queue->copy, part.last_snapshot));
+  DSCKPT_ASSIGN_OR_RETURN(const Mark taken,
+                          MarkEnd(device, part.queue->copy, &LastEvents::snapshot));
   DSCKPT_RETURN_IF_ERROR(queues_.backend().Wait(device, part.queue->gather, taken.event.get()));
   marks.push_back(taken);
   return Status();
 }
 
-void DeviceCapture::Add(uint32_t described, uint64_t begin, std::span<std::byte> out) {
-  Part& part = PartOf(described);
-  const bool snapshot = InSnapshot(described);
-  const std::byte* const from = snapshot ? snapshot_[described] + begin : Source(described, begin);
+void DeviceCapture::Add(uint32_t source_index, uint64_t begin, std::span<std::byte> out) {
+  DevicePart& part = PartOf(source_index);
+  const bool snapshot = InSnapshot(source_index);
+  const std::byte* const from =
+      snapshot ? snapshot_[source_index] + begin : Source(source_index, begin);
   part.reads_sources = part.reads_sources || !snapshot;
-  if (!part.added.empty() && part.newest == described) {
+  if (!part.added.empty() && part.newest == source_index) {
     // A tensor that goes on in the next window: the driver takes about a microsecond a copy, and
     // the fence of an update waits for all of them to be enqueued.
     Piece& last = part.added.back();
@@ -158,10 +161,10 @@ void DeviceCapture::Add(uint32_t described, uint64_t begin, std::span<std::byte>
     }
   }
   part.added.push_back({from, out.data(), out.size()});
-  part.newest = described;
+  part.newest = source_index;
 }
 
-Status DeviceCapture::EnqueuePart(Part& part, std::vector<Mark>& marks) {
+Status DeviceCapture::EnqueuePart(DevicePart& part, std::vector<Mark>& marks) {
   const int device = part.queue->device;
   // Not before: it takes long, and a snapshot does without.
   queues_.RegisterPool(device);
@@ -173,9 +176,8 @@ Status DeviceCapture::EnqueuePart(Part& part, std::vector<Mark>& marks) {
   const std::span<const Piece> all(part.added);
   const auto copied = gather ? all.first(larges) : all;
   const auto gathered = all.subspan(copied.size());
-  Event unused;
-  Event& last_gather = part.reads_sources ? part.last_gather : unused;
-  Event& last_copy = part.reads_sources ? part.last_copy : unused;
+  Event LastEvents::*const last_gather = part.reads_sources ? &LastEvents::gather : nullptr;
+  Event LastEvents::*const last_copy = part.reads_sources ? &LastEvents::copy : nullptr;
   if (!gathered.empty()) {
     DSCKPT_RETURN_IF_ERROR(queues_.backend().Gather(device, part.queue->gather, gathered));
     DSCKPT_ASSIGN_OR_RETURN(const Mark mark, MarkEnd(device, part.queue->gather, last_gather));
@@ -199,7 +201,7 @@ Result<std::vector<DeviceCapture::Mark>> DeviceCapture::Enqueue(uint64_t windows
     if (!status.ok() && failure.ok()) failure = std::move(status);
   }
   if (failure.ok()) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stops_.push_back({windows, LastMarks()});
     return marks;
   }
@@ -210,19 +212,19 @@ Result<std::vector<DeviceCapture::Mark>> DeviceCapture::Enqueue(uint64_t windows
   return failure;
 }
 
-Status DeviceCapture::Read(uint32_t described, uint64_t begin, std::span<std::byte> out) {
+Status DeviceCapture::Read(uint32_t source_index, uint64_t begin, std::span<std::byte> out) {
   Event done;
-  Part& part = PartOf(described);
+  DevicePart& part = PartOf(source_index);
   const int device = part.queue->device;
   {
     // Encoders read from several threads: their copies and marks must not mix.
-    std::lock_guard lock(read_mutex_);
-    if (!std::exchange(part.read_ready, true)) {
+    MutexLock lock(read_mutex_);
+    if (read_ready_.insert(device).second) {
       DSCKPT_RETURN_IF_ERROR(OrderAfterProducers(device, part.queue->read));
     }
     DSCKPT_ASSIGN_OR_RETURN(done, queues_.TakeEvent(device));
     DSCKPT_RETURN_IF_ERROR(
-        queues_.backend().CopyToHost(device, part.queue->read, out, Source(described, begin)));
+        queues_.backend().CopyToHost(device, part.queue->read, out, Source(source_index, begin)));
     Status status = queues_.backend().Record(device, done.get(), part.queue->read);
     if (!status.ok()) {
       Drain(part, part.queue->read);
@@ -232,11 +234,14 @@ Status DeviceCapture::Read(uint32_t described, uint64_t begin, std::span<std::by
   return Wait({{device, done}});
 }
 
-Result<DeviceCapture::Mark> DeviceCapture::MarkEnd(int device, Stream stream, Event& last) {
+Result<DeviceCapture::Mark> DeviceCapture::MarkEnd(int device, Stream stream,
+                                                   Event LastEvents::*last) {
   DSCKPT_ASSIGN_OR_RETURN(const Event event, queues_.TakeEvent(device));
   DSCKPT_RETURN_IF_ERROR(queues_.backend().Record(device, event.get(), stream));
-  std::lock_guard lock(mutex_);
-  last = event;
+  if (last != nullptr) {
+    MutexLock lock(mutex_);
+    last_[device].*last = event;
+  }
   return Mark{device, event};
 }
 
@@ -245,7 +250,7 @@ Status DeviceCapture::Wait(const std::vector<Mark>& marks) {
   for (const Mark& mark : marks) {
     Status status = queues_.backend().Synchronize(mark.device, mark.event.get());
     if (status.ok()) continue;
-    const Part& part = parts_.find(mark.device)->second;
+    const DevicePart& part = parts_.find(mark.device)->second;
     for (const Stream stream :
          {part.queue->copy, part.queue->gather, part.queue->at_save, part.queue->read}) {
       Drain(part, stream);
@@ -257,18 +262,18 @@ Status DeviceCapture::Wait(const std::vector<Mark>& marks) {
 
 std::vector<DeviceCapture::Mark> DeviceCapture::LastMarks() const {
   std::vector<Mark> marks;
-  for (const auto& [device, part] : parts_) {
-    for (const Event* event : {&part.last_copy, &part.last_gather}) {
+  for (const auto& [device, last] : last_) {
+    for (const Event* event : {&last.copy, &last.gather}) {
       if (*event != nullptr) marks.push_back({device, *event});
     }
   }
   return marks;
 }
 
-void DeviceCapture::Landed(uint64_t windows) {
+void DeviceCapture::MarkCopied(uint64_t windows) {
   std::deque<Stop> passed;  // Their events are given back outside of the lock.
-  std::lock_guard lock(mutex_);
-  landed_ = windows;
+  MutexLock lock(mutex_);
+  copied_windows_ = windows;
   while (!stops_.empty() && stops_.front().windows <= windows) {
     passed.push_back(std::move(stops_.front()));
     stops_.pop_front();
@@ -276,19 +281,22 @@ void DeviceCapture::Landed(uint64_t windows) {
 }
 
 Status DeviceCapture::MakeWait(Stream stream, uint64_t windows) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   std::vector<Mark> marks;
   if (windows == kAllWindows) {
     marks = LastMarks();
   } else if (windows != 0) {
-    // What has landed needs no waiting; the next stop may then be one that is not needed either.
+    // What has been copied needs no waiting; the next stop may then be one that is not needed
+    // either.
     const auto stop = std::find_if(stops_.begin(), stops_.end(),
                                    [&](const Stop& each) { return each.windows >= windows; });
-    if (stop != stops_.end() && windows > landed_) marks = stop->marks;
+    if (stop != stops_.end() && windows > copied_windows_) marks = stop->marks;
   }
   for (const auto& [device, part] : parts_) {
     DSCKPT_RETURN_IF_ERROR(queues_.backend().CheckNotCapturing(device, stream));
-    for (const Event* event : {&part.last_at_save, &part.last_snapshot}) {
+  }
+  for (const auto& [device, last] : last_) {
+    for (const Event* event : {&last.at_save, &last.snapshot}) {
       if (*event != nullptr) marks.push_back({device, *event});
     }
   }

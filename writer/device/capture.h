@@ -7,10 +7,11 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
+#include <set>
 #include <span>
 #include <vector>
 
+#include "base/mutex.h"
 #include "state/description.h"
 #include "writer/device/streams.h"
 
@@ -31,34 +32,34 @@ class DeviceCapture {
   static Result<std::unique_ptr<DeviceCapture>> Begin(DeviceStreams& queues,
                                                       const Description::Data& data);
   /// Inside Save(): enqueues the copy of a part of an at-save tensor to pool memory.
-  Status CopyAtSave(uint32_t described, uint64_t begin, std::span<std::byte> out);
+  Status CopyAtSave(uint32_t source_index, uint64_t begin, std::span<std::byte> out);
   /// Inside Save(), after them: the producers' streams wait for those copies. Returns what to wait
   /// for before their bytes may be used. On failure those copies may still run: DrainAtSave().
   Result<std::vector<Mark>> FinishAtSave();
   /// Any thread: blocks until no at-save copy runs.
   void DrainAtSave();
 
-  /// Raw stage: enqueues what must come before the first window.
+  /// Placed stage: enqueues what must come before the first window.
   Status BeginWindows();
-  /// Raw stage, after it: enqueues copies of `tensors` (positions in the description) to where the
-  /// devices have room for a snapshot, as far as it reaches; Add() then reads these there. Returns
-  /// what to wait for until they have been read; nothing where no device has such room. On failure
-  /// waits for what was enqueued.
+  /// Placed stage, after it: enqueues copies of `tensors` (positions in the description) to where
+  /// the devices have room for a snapshot, as far as it reaches; Add() then reads these there.
+  /// Returns what to wait for until they have been read; nothing where no device has such room. On
+  /// failure waits for what was enqueued.
   Result<std::vector<Mark>> TakeSnapshot(std::span<const uint32_t> tensors);
-  bool InSnapshot(uint32_t described) const {
-    return !snapshot_.empty() && snapshot_[described] != nullptr;
+  bool InSnapshot(uint32_t source_index) const {
+    return !snapshot_.empty() && snapshot_[source_index] != nullptr;
   }
-  /// Raw stage: one piece of a window.
-  void Add(uint32_t described, uint64_t begin, std::span<std::byte> out);
-  /// Raw stage: enqueues the pieces added since the last call, with which the first `windows`
+  /// Placed stage: one piece of a window.
+  void Add(uint32_t source_index, uint64_t begin, std::span<std::byte> out);
+  /// Placed stage: enqueues the pieces added since the last call, with which the first `windows`
   /// windows are complete. Returns what to wait for before their bytes may be used; on failure
   /// waits for what was enqueued.
   Result<std::vector<Mark>> Enqueue(uint64_t windows);
   /// CopyCompletion: the copies into the first `windows` windows are done.
-  void Landed(uint64_t windows);
+  void MarkCopied(uint64_t windows);
 
-  /// Log stage and its workers: reads a part of a tensor; blocks.
-  Status Read(uint32_t described, uint64_t begin, std::span<std::byte> out);
+  /// Append stage and its workers: reads a part of a tensor; blocks.
+  Status Read(uint32_t source_index, uint64_t begin, std::span<std::byte> out);
 
   /// Blocks until `marks` have passed.
   Status Wait(const std::vector<Mark>& marks);
@@ -77,16 +78,17 @@ class DeviceCapture {
     Event event;
   };
   /// One device's part of the save.
-  struct Part {
+  struct DevicePart {
     const DeviceStreams::Queue* queue;
     std::vector<Piece> added;    // And not enqueued.
     uint32_t newest = 0;         // Tensor of added.back().
     bool reads_sources = false;  // Added pieces that no snapshot holds.
     std::vector<Piece> snapshot;
     bool used_at_save = false;
-    bool read_ready = false;  // `read` waits for the producers. Guarded by read_mutex_.
-    // Marks that fences wait for. Guarded by mutex_.
-    Event last_copy, last_gather, last_at_save, last_snapshot;
+  };
+  /// Where the save's work on one device ends, of what fences wait for.
+  struct LastEvents {
+    Event copy, gather, at_save, snapshot;
   };
 
   /// Where the copies into the first windows end.
@@ -98,29 +100,31 @@ class DeviceCapture {
   DeviceCapture(DeviceStreams& queues, const Description::Data& data)
       : queues_(queues), data_(data) {}
   Status MarkProducers();
-  Part& PartOf(uint32_t described);
-  const std::byte* Source(uint32_t described, uint64_t begin) const;
+  DevicePart& PartOf(uint32_t source_index);
+  const std::byte* Source(uint32_t source_index, uint64_t begin) const;
   Status OrderAfterProducers(int device, Stream stream);
-  Status SnapshotPart(Part& part, std::vector<Mark>& marks);
-  Status EnqueuePart(Part& part, std::vector<Mark>& marks);
-  /// Marks the end of `stream`, also in `last`.
-  Result<Mark> MarkEnd(int device, Stream stream, Event& last);
-  void Drain(const Part& part, Stream stream);
-  /// Where the copies enqueued so far into windows end. REQUIRES: mutex_ held.
-  std::vector<Mark> LastMarks() const;
+  Status SnapshotPart(DevicePart& part, std::vector<Mark>& marks);
+  Status EnqueuePart(DevicePart& part, std::vector<Mark>& marks);
+  /// Marks the end of `stream`, for fences as `last` (null: for none).
+  Result<Mark> MarkEnd(int device, Stream stream, Event LastEvents::*last);
+  void Drain(const DevicePart& part, Stream stream);
+  /// Where the copies enqueued so far into windows end.
+  std::vector<Mark> LastMarks() const DSCKPT_REQUIRES(mutex_);
 
   DeviceStreams& queues_;
   const Description::Data& data_;
   std::vector<Producer> producers_;
-  std::map<int, Part> parts_;               // By device.
+  std::map<int, DevicePart> parts_;         // By device.
   std::vector<const std::byte*> snapshot_;  // By position in the description; null: not there.
   /// Of its own: a copy to memory that is not pinned blocks until it is done, and before that until
   /// the producers are. Never held together with mutex_.
-  std::mutex read_mutex_;
-  std::mutex mutex_;
-  // Guarded by mutex_.
-  uint64_t landed_ = 0;     // Windows.
-  std::deque<Stop> stops_;  // Beyond them, ascending.
+  Mutex read_mutex_;
+  /// Devices whose `read` waits for the producers.
+  std::set<int> read_ready_ DSCKPT_GUARDED_BY(read_mutex_);
+  Mutex mutex_;
+  std::map<int, LastEvents> last_ DSCKPT_GUARDED_BY(mutex_);  // By device.
+  uint64_t copied_windows_ DSCKPT_GUARDED_BY(mutex_) = 0;
+  std::deque<Stop> stops_ DSCKPT_GUARDED_BY(mutex_);  // Beyond them, ascending.
 };
 
 }  // namespace dsckpt

@@ -3,42 +3,39 @@
 
 // Device copies that are done go to the workers.
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
-#include <mutex>
-#include <thread>
+#include <memory>
 
+#include "base/mutex.h"
+#include "base/serial_queue.h"
 #include "dsckpt/status.h"
 
 namespace dsckpt {
 
 /// Waits for device copies in the order given and passes on what they have filled. One thread: it
-/// starts with the first flight, so that engines without devices have none. Thread-safe.
+/// starts with the first batch, so that engines without devices have none. Thread-safe. The
+/// destructor waits for what is under way.
 class CopyCompletion {
  public:
   CopyCompletion() = default;
-  /// Waits for what is under way.
-  ~CopyCompletion();
   CopyCompletion(const CopyCompletion&) = delete;
   CopyCompletion& operator=(const CopyCompletion&) = delete;
 
-  /// `wait` blocks until the copies are done; then `landed` is called with its result. Both on the
-  /// landing thread, one flight at a time.
-  void Add(std::function<Status()> wait, std::function<void(Status)> landed);
+  /// `wait` blocks until the copies are done; then `copied` is called with its result. Both on the
+  /// thread of this object, one batch at a time.
+  void Add(std::function<Status()> wait, std::function<void(Status)> copied);
 
  private:
-  struct CopyBatch {
+  struct Batch {
     std::function<Status()> wait;
-    std::function<void(Status)> landed;
+    std::function<void(Status)> copied;
   };
-  void Work();
+  using Queue = SerialQueue<Batch>;
+  /// The queue, its thread started; null where the system gives none.
+  Queue* StartedQueue();
 
-  std::mutex mutex_;
-  std::condition_variable more_;
-  std::deque<CopyBatch> flights_;
-  bool closing_ = false;
-  std::thread thread_;
+  Mutex mutex_;
+  std::unique_ptr<Queue> queue_ DSCKPT_GUARDED_BY(mutex_);
 };
 
 }  // namespace dsckpt

@@ -20,7 +20,7 @@ DeviceStreams::~DeviceStreams() {
 }
 
 Result<const DeviceStreams::Queue*> DeviceStreams::Open(int device) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (const auto found = queues_.find(device); found != queues_.end()) return found->second.get();
   if (backend_ == nullptr) {
     DSCKPT_ASSIGN_OR_RETURN(backend_, io::Devices());
@@ -60,11 +60,11 @@ Result<DeviceStreams::Queue> DeviceStreams::MakeQueue(int device) {
 Result<DeviceStreams::EventPtr> DeviceStreams::TakeEvent(int device) {
   const auto give_back = [this, device](void* event) {
     if (event == nullptr) return;
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     free_events_[device].push_back(event);
   };
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto& events = free_events_[device];
     if (!events.empty()) {
       EventPtr event(events.back(), give_back);
@@ -83,7 +83,7 @@ bool DeviceStreams::RegisteredTogether(const std::byte* a, const std::byte* b) c
 }
 
 void DeviceStreams::RegisterPool(int device) {
-  std::lock_guard lock(register_mutex_);
+  MutexLock lock(register_mutex_);
   if (std::exchange(register_tried_, true)) return;
   registered_by_ = device;
   const auto& windows = pool_.windows();

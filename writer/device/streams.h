@@ -7,9 +7,9 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "dsckpt/limits.h"
 #include "io/device.h"
 #include "io/error.h"
@@ -68,14 +68,14 @@ class DeviceStreams {
   /// Windows registered in one go. Whole ones, because no piece of one may span two registrations.
   const size_t register_step_;
   io::DeviceBackend* backend_ = nullptr;
-  std::mutex mutex_;
-  std::map<int, std::unique_ptr<const Queue>> queues_;
-  std::map<int, std::vector<io::DeviceBackend::Event>> free_events_;
-  std::mutex register_mutex_;
-  bool register_tried_ = false;
+  Mutex mutex_;
+  std::map<int, std::unique_ptr<const Queue>> queues_ DSCKPT_GUARDED_BY(mutex_);
+  std::map<int, std::vector<io::DeviceBackend::Event>> free_events_ DSCKPT_GUARDED_BY(mutex_);
+  Mutex register_mutex_;
+  bool register_tried_ DSCKPT_GUARDED_BY(register_mutex_) = false;
   std::atomic<bool> registered_{false};
-  int registered_by_ = 0;
-  std::vector<std::span<std::byte>> registered_parts_;
+  int registered_by_ DSCKPT_GUARDED_BY(register_mutex_) = 0;
+  std::vector<std::span<std::byte>> registered_parts_ DSCKPT_GUARDED_BY(register_mutex_);
 };
 
 }  // namespace dsckpt

@@ -1,14 +1,14 @@
 #include "writer/engine/append_stage.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "dsckpt/limits.h"
 #include "format/checksum.h"
 #include "format/codec.h"
@@ -20,7 +20,7 @@ namespace dsckpt {
 struct AppendStage::Item {
   bool is_object;
   uint32_t ordinal;
-  uint32_t described;  // Position in the description.
+  uint32_t source_index;
   Encoding encoding;
   uint32_t element_bytes;
   uint64_t raw_bytes;
@@ -36,60 +36,83 @@ void AppendChunk(ImageWriter& out, AppendedRecord& record, std::span<const std::
 
 }  // namespace
 
-/// Memory and codec of one chunk in the making; used by one worker at a time.
+/// Memory and codec of one chunk in the making; used by one worker at a time, and by the stage
+/// after Await().
 struct AppendStage::Slot {
   std::vector<std::byte> raw;
   format::ChunkEncoder encoder;
   Hash128 sum;
   std::span<const std::byte> stored;  // `raw` itself when encoding did not shrink it.
-  Status status;
-  bool ready = false;
+
+  void Finish(Status status) {
+    MutexLock lock(mutex_);
+    outcome_ = std::move(status);
+    finished_.NotifyAll();
+  }
+  /// Blocks until the worker has finished; returns its outcome, once.
+  Status Await() {
+    MutexLock lock(mutex_);
+    while (!outcome_) finished_.Wait(lock);
+    return *std::exchange(outcome_, std::nullopt);
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar finished_;
+  std::optional<Status> outcome_ DSCKPT_GUARDED_BY(mutex_);
 };
 
-AppendStage::AppendStage(SaveHandle::Job& job, ImageWriter& out) : job_(job), out_(out) {}
+AppendStage::AppendStage(const SavePlan& plan, SaveSources& sources, SaveOutputs& outputs,
+                         SaveProgress& progress, EngineResources& resources)
+    : plan_(plan),
+      sources_(sources),
+      outputs_(outputs),
+      progress_(progress),
+      resources_(resources),
+      out_(*outputs.append_writer) {}
 AppendStage::~AppendStage() = default;
 
 void AppendStage::Run() {
-  const auto& layout = job_.layout;
-  job_.WaitAtSaveLanded();
-  for (size_t i = 0; i < layout.log.size() && !job_.stop; ++i) {
-    const auto item = MakeItem(layout.log[i]);
-    WriteItem(item, job_.log[i]);
-    job_.MarkLogItemRead();
+  const auto& layout = plan_.layout;
+  progress_.AwaitAtSaveCopied();
+  for (size_t i = 0; i < layout.appended.size() && !progress_.stopped(); ++i) {
+    const auto item = MakeItem(layout.appended[i]);
+    WriteItem(item, outputs_.appended[i]);
+    progress_.AppendedItemRead();
   }
 }
 
-AppendStage::Item AppendStage::MakeItem(const FileLayout::LogItem& log_item) const {
-  const uint32_t ordinal = log_item.ordinal;
-  if (log_item.is_object) {
-    const uint32_t described = job_.layout.objects[ordinal];
+AppendStage::Item AppendStage::MakeItem(const FileLayout::AppendedItem& appended) const {
+  const uint32_t ordinal = appended.ordinal;
+  if (appended.is_object) {
+    const uint32_t source_index = plan_.layout.objects[ordinal];
     return {.is_object = true,
             .ordinal = ordinal,
-            .described = described,
-            .encoding = job_.data.objects[described].encoding,
+            .source_index = source_index,
+            .encoding = plan_.data.objects[source_index].encoding,
             .element_bytes = 1,
-            .raw_bytes = job_.data.object_sources[described].size,
+            .raw_bytes = plan_.data.object_sources[source_index].size,
             .at_save = true};
   }
-  const uint32_t described = job_.layout.tensors[ordinal];
-  const auto& tensor = job_.data.tensors[described];
+  const uint32_t source_index = plan_.layout.tensors[ordinal];
+  const auto& tensor = plan_.data.tensors[source_index];
   return {.is_object = false,
           .ordinal = ordinal,
-          .described = described,
+          .source_index = source_index,
           .encoding = tensor.encoding,
           .element_bytes = ElementBytes(tensor.dtype),
-          .raw_bytes = job_.layout.raw_bytes[ordinal],
-          .at_save = job_.data.tensor_sources[described].capture == Capture::kAtSave};
+          .raw_bytes = plan_.layout.raw_bytes[ordinal],
+          .at_save = plan_.data.tensor_sources[source_index].capture == Capture::kAtSave};
 }
 
 void AppendStage::WriteItem(const Item& item, AppendedRecord& record) {
   out_.Align(kLogAlignment);
   record.offset = out_.position();
   record.raw_bytes = item.raw_bytes;
-  if (item.is_object && job_.data.object_sources[item.described].write) {
+  if (item.is_object && plan_.data.object_sources[item.source_index].write) {
     Status status = WriteCallback(item, record);
-    if (!status.ok()) job_.Fail(std::move(status));
-    job_.FinishCallback();
+    if (!status.ok()) progress_.Fail(std::move(status));
+    progress_.CallbackReturned();
   } else if (item.encoding == Encoding::kRaw) {
     WriteRaw(item, record);
   } else {
@@ -99,28 +122,28 @@ void AppendStage::WriteItem(const Item& item, AppendedRecord& record) {
 }
 
 void AppendStage::Read(const Item& item, uint64_t begin, std::span<std::byte> out) {
-  bool eager = false;
+  bool copied = false;
   if (item.is_object) {
-    eager = job_.eager.TakeObject(item.ordinal, begin, out);
+    copied = sources_.at_save.TakeObject(item.ordinal, begin, out);
     const auto* bytes =
-        static_cast<const std::byte*>(job_.data.object_sources[item.described].bytes);
-    if (!eager) std::memcpy(out.data(), bytes + begin, out.size());
+        static_cast<const std::byte*>(plan_.data.object_sources[item.source_index].bytes);
+    if (!copied) std::memcpy(out.data(), bytes + begin, out.size());
   } else {
-    eager = job_.eager.TakeTensor(item.ordinal, begin, out);
-    if (!eager && job_.data.tensor_sources[item.described].producer != 0) {
-      Status status = job_.device->Read(item.described, begin, out);
-      if (!status.ok()) job_.Fail(std::move(status));
-    } else if (!eager) {
-      Status status = ReadHostTensor(job_.data, item.described, begin, out);
-      if (!status.ok()) job_.Fail(std::move(status));
+    copied = sources_.at_save.TakeTensor(item.ordinal, begin, out);
+    if (!copied && plan_.data.tensor_sources[item.source_index].producer != 0) {
+      Status status = sources_.device->Read(item.source_index, begin, out);
+      if (!status.ok()) progress_.Fail(std::move(status));
+    } else if (!copied) {
+      Status status = ReadHostTensor(plan_.data, item.source_index, begin, out);
+      if (!status.ok()) progress_.Fail(std::move(status));
     }
   }
-  if (!eager) job_.AddCaptured(out.size(), item.at_save ? out.size() : 0);
+  if (!copied) progress_.Captured(out.size(), item.at_save ? out.size() : 0);
 }
 
 void AppendStage::WriteRaw(const Item& item, AppendedRecord& record) {
   format::ChunkHasher hasher;
-  for (uint64_t done = 0; done < item.raw_bytes && !job_.stop;) {
+  for (uint64_t done = 0; done < item.raw_bytes && !progress_.stopped();) {
     const uint64_t chunk_end = std::min((done / kChunkBytes + 1) * kChunkBytes, item.raw_bytes);
     if (done % kChunkBytes == 0) hasher.Reset();
     auto room = out_.Room();
@@ -134,11 +157,9 @@ void AppendStage::WriteRaw(const Item& item, AppendedRecord& record) {
 }
 
 void AppendStage::WriteEncoded(const Item& item, AppendedRecord& record) {
-  std::mutex mutex;
-  std::condition_variable changed;
   const uint64_t chunks = format::ChunkCount(item.raw_bytes);
   const uint64_t used =
-      std::min<uint64_t>(chunks, static_cast<uint64_t>(job_.resources.workers->count()) + 1);
+      std::min<uint64_t>(chunks, static_cast<uint64_t>(resources_.workers->count()) + 1);
   while (slots_.size() < used) slots_.push_back(std::make_unique<Slot>());
   const auto slots = std::span(slots_).first(used);
 
@@ -154,32 +175,26 @@ void AppendStage::WriteEncoded(const Item& item, AppendedRecord& record) {
                               slot.encoder.Encode(item.encoding, item.element_bytes, raw));
       return Status();
     });
-    job_.resources.counters.encode_ns += NanosecondsSince(start);
-    std::lock_guard lock(mutex);
-    slot.status = std::move(status);
-    slot.ready = true;
-    changed.notify_all();
+    resources_.counters.encode_ns += NanosecondsSince(start);
+    slot.Finish(std::move(status));
   };
-  const auto start = [&](uint64_t chunk) {
+  uint64_t started = 0;
+  const auto start_next = [&] {
+    const uint64_t chunk = started++;
     Slot& slot = *slots[chunk % slots.size()];
-    slot.ready = false;
-    job_.resources.workers->Run([&encode, chunk, &slot] { encode(chunk, slot); });
+    resources_.workers->Run([&encode, chunk, &slot] { encode(chunk, slot); });
   };
 
-  for (uint64_t chunk = 0; chunk < slots.size(); ++chunk) start(chunk);
-  for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
+  while (started < slots.size()) start_next();
+  // A stopped save starts nothing new but waits for what runs: the tasks refer to this frame.
+  for (uint64_t chunk = 0; chunk < started; ++chunk) {
     Slot& slot = *slots[chunk % slots.size()];
-    {
-      std::unique_lock lock(mutex);
-      changed.wait(lock, [&] { return slot.ready; });
-    }
-    if (!slot.status.ok()) job_.Fail(slot.status);
-    if (!job_.stop) {
+    if (Status status = slot.Await(); !status.ok()) progress_.Fail(std::move(status));
+    if (!progress_.stopped()) {
       record.sums.push_back(slot.sum);
       AppendChunk(out_, record, slot.stored);
     }
-    // A stopped save starts nothing new but waits for what runs: the tasks refer to this frame.
-    if (chunk + slots.size() < chunks && !job_.stop) start(chunk + slots.size());
+    if (started < chunks && !progress_.stopped()) start_next();
   }
 }
 
@@ -201,7 +216,7 @@ class AppendStage::CallbackSink final : public Sink {
 
   Status Take(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
-      if (stage_.job_.stop) return Status(StatusCode::kCancelled, "the save has stopped");
+      if (stage_.progress_.stopped()) return Status(StatusCode::kCancelled, "the save has stopped");
       const uint64_t part = std::min<uint64_t>(kChunkBytes - filled_, bytes.size());
       if (filled_ == 0) hasher_.Reset();
       hasher_.Update(bytes.first(part));
@@ -245,12 +260,12 @@ class AppendStage::CallbackSink final : public Sink {
 Status AppendStage::WriteCallback(const Item& item, AppendedRecord& record) {
   CallbackSink sink(*this, item, record);
   const Status status = Guarded([&]() -> Status {
-    DSCKPT_RETURN_IF_ERROR(job_.data.object_sources[item.described].write(sink));
+    DSCKPT_RETURN_IF_ERROR(plan_.data.object_sources[item.source_index].write(sink));
     return sink.FinishChunk();
   });
   if (status.ok()) return sink.status();
-  const std::string name = format::Printable(job_.data.object_names[item.described]);
-  return Status(status.code(), "object '" + name + "': " + status.message()).WithPath(job_.path);
+  const std::string name = format::Printable(plan_.data.object_names[item.source_index]);
+  return Status(status.code(), "object '" + name + "': " + status.message()).WithPath(plan_.path);
 }
 
 }  // namespace dsckpt

@@ -11,15 +11,19 @@
 
 #include "dsckpt/encoding.h"
 #include "writer/engine/image_writer.h"
-#include "writer/engine/save_task.h"
+#include "writer/engine/resources.h"
+#include "writer/engine/save_plan.h"
+#include "writer/engine/save_progress.h"
 
 namespace dsckpt {
 
-/// Writes a save's log: objects and encoded tensors in name order. Raw bytes are hashed and copied
-/// on the log thread; encoded chunks are made by the workers, a few ahead, and appended in order.
+/// Appends objects and encoded tensors, in name order, behind the placed image. Raw bytes are
+/// hashed and copied on the append thread; encoded chunks are made by the workers, a few ahead, and
+/// appended in order.
 class AppendStage {
  public:
-  AppendStage(SaveHandle::Job& job, ImageWriter& out);
+  AppendStage(const SavePlan& plan, SaveSources& sources, SaveOutputs& outputs,
+              SaveProgress& progress, EngineResources& resources);
   ~AppendStage();
   /// Returns when every item was appended, or the save stopped.
   void Run();
@@ -28,15 +32,19 @@ class AppendStage {
   struct Item;
   struct Slot;
   class CallbackSink;
-  Item MakeItem(const FileLayout::LogItem& log_item) const;
+  Item MakeItem(const FileLayout::AppendedItem& appended) const;
   void WriteItem(const Item& item, AppendedRecord& record);
   void WriteRaw(const Item& item, AppendedRecord& record);
   void WriteEncoded(const Item& item, AppendedRecord& record);
   Status WriteCallback(const Item& item, AppendedRecord& record);
-  /// Raw bytes of an item, from the arena or the caller's memory.
+  /// Raw bytes of an item, from at-save copies or the caller's memory.
   void Read(const Item& item, uint64_t begin, std::span<std::byte> out);
 
-  SaveHandle::Job& job_;
+  const SavePlan& plan_;
+  SaveSources& sources_;
+  SaveOutputs& outputs_;
+  SaveProgress& progress_;
+  EngineResources& resources_;
   ImageWriter& out_;
   std::vector<std::unique_ptr<Slot>> slots_;  // Made when needed, kept from item to item.
 };

@@ -35,46 +35,45 @@ std::span<std::byte> AtSaveCopies::Room(uint64_t wanted, uint64_t* waited_ns) {
   return room.first(std::min<uint64_t>(wanted, room.size()));
 }
 
-template <typename Copy>
-bool AtSaveCopies::CaptureItem(uint64_t bytes, uint32_t* first_piece, uint64_t* waited_ns,
-                               Copy copy) {
+template <typename Fill>
+bool AtSaveCopies::CopyItem(uint64_t bytes, uint32_t* first_piece, uint64_t* waited_ns, Fill fill) {
   if (!Fits(bytes)) return false;
   *first_piece = static_cast<uint32_t>(pieces_.size());
   for (uint64_t begin = 0; begin < bytes;) {
     const auto room = Room(bytes - begin, waited_ns);
-    copy(begin, room);
+    fill(begin, room);
     const auto block = static_cast<uint32_t>(blocks_.size() - 1);
     pieces_.push_back({room.data(), room.size(), block});
     blocks_[block]->outstanding.fetch_add(room.size(), std::memory_order_relaxed);
     used_ += room.size();
     begin += room.size();
   }
-  captured_bytes_ += bytes;
+  bytes_ += bytes;
   return true;
 }
 
-uint64_t AtSaveCopies::Capture(const Description::Data& data, const FileLayout& layout,
-                               uint64_t* waited_ns, const DeviceCopy& device_copy) {
+uint64_t AtSaveCopies::Copy(const Description::Data& data, const FileLayout& layout,
+                            uint64_t* waited_ns, const DeviceCopy& device_copy) {
   tensor_piece_.assign(layout.tensors.size(), kNone);
   object_piece_.assign(layout.objects.size(), kNone);
-  uint64_t direct = 0;
+  uint64_t left = 0;
   const auto tensor = [&](uint32_t ordinal) {
     const auto& source = data.tensor_sources[layout.tensors[ordinal]];
     if (source.capture != Capture::kAtSave || source.raw_bytes == 0) return;
-    const uint32_t described = layout.tensors[ordinal];
+    const uint32_t source_index = layout.tensors[ordinal];
     const bool on_device = source.producer != 0;
-    const bool fits = CaptureItem(source.raw_bytes, &tensor_piece_[ordinal], waited_ns,
-                                  [&](uint64_t begin, std::span<std::byte> out) {
-                                    if (!on_device) {
-                                      return CopyFromMemory(data, described, begin, out);
-                                    }
-                                    device_bytes_ += out.size();
-                                    device_copy(described, begin, out);
-                                  });
-    if (!fits) direct += source.raw_bytes;
+    const bool fits = CopyItem(source.raw_bytes, &tensor_piece_[ordinal], waited_ns,
+                               [&](uint64_t begin, std::span<std::byte> out) {
+                                 if (!on_device) {
+                                   return CopyFromMemory(data, source_index, begin, out);
+                                 }
+                                 device_bytes_ += out.size();
+                                 device_copy(source_index, begin, out);
+                               });
+    if (!fits) left += source.raw_bytes;
   };
-  for (uint32_t ordinal : layout.raw_order) tensor(ordinal);
-  for (const auto& item : layout.log) {
+  for (uint32_t ordinal : layout.placed_order) tensor(ordinal);
+  for (const auto& item : layout.appended) {
     if (!item.is_object) {
       tensor(item.ordinal);
       continue;
@@ -82,13 +81,13 @@ uint64_t AtSaveCopies::Capture(const Description::Data& data, const FileLayout& 
     const auto& source = data.object_sources[layout.objects[item.ordinal]];
     if (source.write || source.size == 0) continue;
     const auto* bytes = static_cast<const std::byte*>(source.bytes);
-    const bool fits = CaptureItem(source.size, &object_piece_[item.ordinal], waited_ns,
-                                  [&](uint64_t begin, std::span<std::byte> out) {
-                                    std::memcpy(out.data(), bytes + begin, out.size());
-                                  });
-    if (!fits) direct += source.size;
+    const bool fits = CopyItem(source.size, &object_piece_[item.ordinal], waited_ns,
+                               [&](uint64_t begin, std::span<std::byte> out) {
+                                 std::memcpy(out.data(), bytes + begin, out.size());
+                               });
+    if (!fits) left += source.size;
   }
-  return direct;
+  return left;
 }
 
 bool AtSaveCopies::TakeTensor(uint32_t ordinal, uint64_t begin, std::span<std::byte> out) {

@@ -17,10 +17,10 @@
 
 namespace dsckpt {
 
-/// The at-save copies of one save: bytes copied inside Save() into pool windows ("the arena", at
-/// most half the pool). Filled completely before the save is handed to the stages, immutable
-/// afterwards, so a window that a stage holds never waits for a Save() call. What does not fit is
-/// left to the stages, and Save() waits until they have read it ("direct").
+/// The at-save copies of one save: bytes copied inside Save() into pool windows, at most half the
+/// pool. Filled completely before the save is handed to the stages, immutable afterwards, so a
+/// window that a stage holds never waits for a Save() call. What does not fit is left to the
+/// stages, and Save() waits until they have read it.
 class AtSaveCopies {
  public:
   explicit AtSaveCopies(io::WindowPool& pool) : pool_(pool) {}
@@ -28,14 +28,14 @@ class AtSaveCopies {
 
   /// Enqueues the copy of a part of a device tensor; the bytes are there when the caller says so.
   using DeviceCopy =
-      std::function<void(uint32_t described, uint64_t begin, std::span<std::byte> out)>;
-  /// Copies the at-save items of `data` in file order. Returns the bytes left direct.
-  uint64_t Capture(const Description::Data& data, const FileLayout& layout, uint64_t* waited_ns,
-                   const DeviceCopy& device_copy);
+      std::function<void(uint32_t source_index, uint64_t begin, std::span<std::byte> out)>;
+  /// Copies the at-save items of `data` in file order. Returns the bytes left to the stages.
+  uint64_t Copy(const Description::Data& data, const FileLayout& layout, uint64_t* waited_ns,
+                const DeviceCopy& device_copy);
 
   bool HoldsTensor(uint32_t ordinal) const { return tensor_piece_[ordinal] != kNone; }
 
-  /// Copies [begin, begin + out.size()) of an item captured here into `out`; false when it is not
+  /// Copies [begin, begin + out.size()) of an item copied here into `out`; false when it is not
   /// here. Every byte must be taken once: a block returns to the pool when all of it was taken.
   bool TakeTensor(uint32_t ordinal, uint64_t begin, std::span<std::byte> out);
   bool TakeObject(uint32_t ordinal, uint64_t begin, std::span<std::byte> out);
@@ -43,7 +43,7 @@ class AtSaveCopies {
   /// Gives back the blocks that a stopped save did not take. REQUIRES: no Take() is running.
   void Clear();
 
-  uint64_t captured_bytes() const { return captured_bytes_; }
+  uint64_t bytes() const { return bytes_; }
   /// Of these, those that devices copy.
   uint64_t device_bytes() const { return device_bytes_; }
 
@@ -57,11 +57,12 @@ class AtSaveCopies {
     uint64_t bytes;
     uint32_t block;
   };
-  /// Room for up to `wanted` bytes, contiguous; empty when the arena is full.
+  /// Room for up to `wanted` bytes, contiguous.
   std::span<std::byte> Room(uint64_t wanted, uint64_t* waited_ns);
   bool Fits(uint64_t bytes) const;
-  template <typename Copy>
-  bool CaptureItem(uint64_t bytes, uint32_t* first_piece, uint64_t* waited_ns, Copy copy);
+  /// False when there is no room for the item.
+  template <typename Fill>
+  bool CopyItem(uint64_t bytes, uint32_t* first_piece, uint64_t* waited_ns, Fill fill);
   bool Take(uint32_t first_piece, uint64_t begin, std::span<std::byte> out);
   void Consume(uint32_t block, uint64_t bytes);
 
@@ -71,7 +72,7 @@ class AtSaveCopies {
   std::vector<Piece> pieces_;
   static constexpr uint32_t kNone = ~uint32_t{0};
   std::vector<uint32_t> tensor_piece_, object_piece_;  // By ordinal; kNone: not here.
-  uint64_t captured_bytes_ = 0, device_bytes_ = 0;
+  uint64_t bytes_ = 0, device_bytes_ = 0;
 };
 
 }  // namespace dsckpt

@@ -77,25 +77,36 @@ Status ResolveDevices(Description::Data& data) {
 
 }  // namespace
 
+std::vector<std::shared_ptr<const void>> LaidOutState::TakeOwners() {
+  return std::exchange(description.data().owners, {});
+}
+
+void LaidOutState::DropSources() {
+  Description::Data& data = description.data();
+  data.owners = {};
+  data.readers = {};
+  data.object_sources = {};
+}
+
 Result<std::shared_ptr<LaidOutState>> Describe(const StateProvider& provider,
                                                const SaveOptions& options,
                                                const LaidOutState* cached) {
   DSCKPT_ASSIGN_OR_RETURN(const auto metadata, HeaderMetadata(options));
   const bool shard = options.container == Container::kDsckpt;
-  auto described = std::make_shared<LaidOutState>();
-  provider.Describe(described->description);
-  DSCKPT_RETURN_IF_ERROR(described->description.status());
-  DSCKPT_RETURN_IF_ERROR(ResolveDevices(described->description.data()));
-  const auto& data = std::as_const(*described).data();
+  auto state = std::make_shared<LaidOutState>();
+  provider.Describe(state->description);
+  DSCKPT_RETURN_IF_ERROR(state->description.status());
+  DSCKPT_RETURN_IF_ERROR(ResolveDevices(state->description.data()));
+  const auto& data = std::as_const(*state).data();
   if (cached != nullptr &&
       FileLayoutHolds(*cached->layout, cached->data(), data, shard, metadata)) {
-    described->layout = cached->layout;
+    state->layout = cached->layout;
   } else {
     DSCKPT_ASSIGN_OR_RETURN(auto layout, BuildFileLayout(data, shard, metadata));
-    described->layout = std::make_shared<const FileLayout>(std::move(layout));
+    state->layout = std::make_shared<const FileLayout>(std::move(layout));
   }
-  ShareCapture(*described->layout, described->description.data());
-  return described;
+  ShareCapture(*state->layout, state->description.data());
+  return state;
 }
 
 }  // namespace dsckpt

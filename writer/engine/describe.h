@@ -4,6 +4,7 @@
 // Running providers, reusing layouts.
 
 #include <memory>
+#include <vector>
 
 #include "dsckpt/engine.h"
 #include "state/file_layout.h"
@@ -17,6 +18,10 @@ struct LaidOutState {
   std::shared_ptr<const FileLayout> layout;
 
   const Description::Data& data() const { return description.data(); }
+  /// The owners of the sources' memory; here there are none afterwards.
+  std::vector<std::shared_ptr<const void>> TakeOwners();
+  /// Drops all that is the caller's and keeps what the next description is compared with.
+  void DropSources();
 };
 
 /// Runs the provider and finds the layout: that of `cached` (may be null) where it holds.

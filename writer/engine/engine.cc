@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
+#include "io/path.h"
 #include "writer/engine/scheduler.h"
 
 namespace dsckpt {
@@ -52,7 +52,7 @@ uint64_t WindowBytes(const EngineOptions& options) {
   return std::clamp(part(16), std::min(256 * kKiB, part(2)), 16 * kMiB);
 }
 
-Result<std::unique_ptr<EngineResources>> MakeResources(EngineOptions options) {
+Result<std::unique_ptr<EngineResources>> CreateResources(EngineOptions options) {
   DSCKPT_RETURN_IF_ERROR(CheckOptions(options));
   options.window_bytes = WindowBytes(options);
   auto resources = std::make_unique<EngineResources>();
@@ -80,7 +80,7 @@ Result<std::unique_ptr<EngineResources>> MakeResources(EngineOptions options) {
 
 }  // namespace
 
-struct Engine::Impl {
+struct DSCKPT_HIDDEN Engine::Impl {
   explicit Impl(std::unique_ptr<EngineResources> resources_in)
       : resources(std::move(resources_in)), scheduler(std::make_unique<Scheduler>(*resources)) {}
 
@@ -89,9 +89,8 @@ struct Engine::Impl {
   const pid_t process = getpid();
   std::unique_ptr<EngineResources> resources;
   std::unique_ptr<Scheduler> scheduler;
-  std::mutex
-      save_mutex;  // Save() calls run one at a time: the cached layout, and the order of saves.
-  std::shared_ptr<LaidOutState> cached;
+  Mutex save_mutex;  // Save() calls run one at a time: their order is that of the saves.
+  std::shared_ptr<LaidOutState> cached DSCKPT_GUARDED_BY(save_mutex);
 };
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -103,7 +102,7 @@ Engine::~Engine() {
 }
 
 Result<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
-  DSCKPT_ASSIGN_OR_RETURN(auto resources, MakeResources(std::move(options)));
+  DSCKPT_ASSIGN_OR_RETURN(auto resources, CreateResources(std::move(options)));
   auto impl = std::make_unique<Impl>(std::move(resources));
   if (!impl->scheduler->running()) {
     return Status(StatusCode::kOutOfMemory, "cannot start the engine's threads");
@@ -114,38 +113,26 @@ Result<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
 Result<SaveHandle> Engine::Save(const std::string& path, const StateProvider& provider,
                                 const SaveOptions& options) {
   if (impl_->InChild()) return InChildStatus();
-  std::lock_guard lock(impl_->save_mutex);
+  MutexLock lock(impl_->save_mutex);
   EngineResources& resources = *impl_->resources;
   const auto start = Clock::now();
-  std::error_code error;
-  const auto absolute = std::filesystem::absolute(path, error);
-  if (error || path.empty()) {
-    return Status(StatusCode::kInvalidArgument, "cannot save to '" + path + "': no such path");
-  }
-  DSCKPT_ASSIGN_OR_RETURN(auto described, Describe(provider, options, impl_->cached.get()));
-  if (impl_->cached && described->layout == impl_->cached->layout)
-    ++resources.counters.layouts_reused;
-  auto job = std::make_shared<SaveHandle::Job>(resources, absolute.string(), options, described);
-  if (!job->data.producers.empty()) {
-    DSCKPT_ASSIGN_OR_RETURN(job->device, DeviceCapture::Begin(*resources.devices, job->data));
-  }
-  // Admission comes before the arena: a save that waits for its turn must not hold memory the
+  DSCKPT_ASSIGN_OR_RETURN(const std::string absolute, io::AbsolutePath(path));
+  DSCKPT_ASSIGN_OR_RETURN(auto state, Describe(provider, options, impl_->cached.get()));
+  if (impl_->cached && state->layout == impl_->cached->layout) ++resources.counters.layouts_reused;
+  auto task = std::make_shared<SaveTask>(resources, absolute, options, state);
+  DSCKPT_RETURN_IF_ERROR(task->MarkProducers());
+  // Admission comes before at-save copies: a save that waits for its turn must not hold memory the
   // others need.
-  if (!impl_->scheduler->Admit(job)) return SaveHandle(job);
-  impl_->cached = std::move(described);
-  uint64_t arena_waited_ns = 0;
-  job->Attempt([&] {
-    job->CaptureAtSave(&arena_waited_ns);
-    return Status();
-  });
-  const uint64_t eager_bytes = job->eager.captured_bytes();
-  impl_->scheduler->Start(job);
-  const auto direct_start = Clock::now();
-  job->WaitDirectCaptured();
-  resources.counters.arena_stall_ns += arena_waited_ns + NanosecondsSince(direct_start);
-  resources.counters.eager_bytes += eager_bytes;
+  if (!impl_->scheduler->Admit(task)) return SaveHandle(task);
+  impl_->cached = std::move(state);
+  uint64_t waited_ns = 0;
+  task->MakeAtSaveCopies(&waited_ns);
+  impl_->scheduler->Start(task);
+  const auto wait_start = Clock::now();
+  task->AwaitSaveMayReturn();
+  resources.counters.at_save_stall_ns += waited_ns + NanosecondsSince(wait_start);
   resources.counters.save_blocked_ns += NanosecondsSince(start);
-  return SaveHandle(std::move(job));
+  return SaveHandle(std::move(task));
 }
 
 Status Engine::Fence(std::string_view prefix) {
@@ -173,7 +160,7 @@ Statistics Engine::statistics() const {
   s.saves_failed = c.saves_failed;
   s.captured_bytes = c.captured_bytes;
   s.flushed_bytes = c.flushed_bytes;
-  s.eager_bytes = c.eager_bytes;
+  s.eager_bytes = c.at_save_bytes;
   s.write_calls = resources.queue->requests();
   s.pool_bytes = static_cast<uint64_t>(resources.pool->count()) * resources.pool->window_bytes();
   s.window_bytes = resources.pool->window_bytes();
@@ -181,7 +168,7 @@ Statistics Engine::statistics() const {
   s.save_blocked = nanoseconds(c.save_blocked_ns);
   s.fence_blocked = nanoseconds(c.fence_blocked_ns);
   s.window_stall = nanoseconds(c.window_stall_ns);
-  s.arena_stall = nanoseconds(c.arena_stall_ns);
+  s.arena_stall = nanoseconds(c.at_save_stall_ns);
   s.copy_hash_busy = nanoseconds(c.copy_hash_ns);
   s.encode_busy = nanoseconds(c.encode_ns);
   s.write_busy = nanoseconds(resources.queue->busy_nanoseconds());
@@ -203,25 +190,15 @@ SaveHandle::SaveHandle() = default;
 SaveHandle::~SaveHandle() = default;
 SaveHandle::SaveHandle(const SaveHandle&) = default;
 SaveHandle& SaveHandle::operator=(const SaveHandle&) = default;
-SaveHandle::SaveHandle(std::shared_ptr<Job> job) : job_(std::move(job)) {}
+SaveHandle::SaveHandle(std::shared_ptr<SaveTask> task) : task_(std::move(task)) {}
 
-Status SaveHandle::WaitCaptured() const { return job_ ? job_->WaitCaptured() : Status(); }
-Status SaveHandle::WaitDurable() const { return job_ ? job_->WaitDone() : Status(); }
+Status SaveHandle::WaitCaptured() const { return task_ ? task_->WaitCaptured() : Status(); }
+Status SaveHandle::WaitDurable() const { return task_ ? task_->WaitDone() : Status(); }
 
 void SaveHandle::Cancel() const {
-  if (job_) job_->Cancel();
+  if (task_) task_->Cancel();
 }
 
-Progress SaveHandle::progress() const {
-  Progress progress;
-  if (!job_) return progress;
-  progress.total_bytes = job_->total_bytes;
-  progress.captured_bytes = job_->captured_bytes;
-  progress.flushed_bytes = job_->flushed_bytes;
-  std::lock_guard lock(job_->mutex);
-  progress.captured = job_->captured;
-  progress.durable = job_->done && job_->status.ok();
-  return progress;
-}
+Progress SaveHandle::progress() const { return task_ ? task_->progress() : Progress(); }
 
 }  // namespace dsckpt

@@ -6,18 +6,20 @@
 #include "format/footer/footer.h"
 #include "format/header/header.h"
 #include "writer/engine/image_writer.h"
+#include "writer/engine/placed_image.h"
 
 namespace dsckpt {
 namespace {
 
-/// Puts the log's measurements where the index wants them: by ordinal, tensors and objects apart.
-void FillLog(const FileLayout& layout, std::span<const AppendedRecord> log,
-             std::span<const Hash128> tensor_sums, format::IndexColumns& columns) {
+/// Puts the measurements of appended items where the index wants them: by ordinal, tensors and
+/// objects apart.
+void FillAppended(const FileLayout& layout, std::span<const AppendedRecord> appended,
+                  std::span<const Hash128> tensor_sums, format::IndexColumns& columns) {
   std::vector<const AppendedRecord*> tensor_records(layout.tensors.size());
   std::vector<const AppendedRecord*> object_records(layout.objects.size());
-  for (size_t i = 0; i < log.size(); ++i) {
-    const auto [is_object, ordinal] = layout.log[i];
-    (is_object ? object_records : tensor_records)[ordinal] = &log[i];
+  for (size_t i = 0; i < appended.size(); ++i) {
+    const auto [is_object, ordinal] = layout.appended[i];
+    (is_object ? object_records : tensor_records)[ordinal] = &appended[i];
   }
 
   auto& tensors = columns.tensors;
@@ -53,31 +55,33 @@ void FillLog(const FileLayout& layout, std::span<const AppendedRecord> log,
   }
 }
 
-Status WriteTail(SaveHandle::Job& job) {
+/// Writes what precedes the placed image, once all else is written: until then the file begins with
+/// zeros, which no reader opens.
+void WriteHeader(std::span<const std::byte> header, SaveOutputs& outputs, SaveProgress& progress,
+                 EngineResources& resources) {
+  ImageWriter out(outputs, progress, resources, io::WindowPool::Use::kRaw, 0);
+  out.Append(header);
+  out.Flush();
+}
+
+/// A shard's index and footer, then its header.
+Status WriteEnds(const SavePlan& plan, SaveOutputs& outputs, SaveProgress& progress,
+                 EngineResources& resources) {
+  if (!plan.layout.shard) {
+    WriteHeader(HeaderBeforeImage(plan.layout), outputs, progress, resources);
+    progress.counters().total_bytes = plan.layout.placed_end;
+    return Status();
+  }
   DSCKPT_ASSIGN_OR_RETURN(const auto index,
-                          MakeIndex(job.data, job.layout, job.tensor_sums, job.log));
-  ImageWriter& out = *job.log_writer;
+                          MakeIndex(plan.data, plan.layout, outputs.tensor_sums, outputs.appended));
+  ImageWriter& out = *outputs.append_writer;
   out.Align(kLogAlignment);
-  const Closing closing = MakeClosing(job.layout, index, out.position());
-  job.total_bytes = closing.file_bytes;
+  const Closing closing = MakeClosing(plan.layout, index, out.position());
+  progress.counters().total_bytes = closing.file_bytes;
   out.Append(index);
   out.Append(closing.footer);
   out.Flush();
-  // Until the header is there the file begins with zeros, which no reader opens.
-  ImageWriter header(job, io::WindowPool::Use::kRaw, 0);
-  header.Append(std::as_bytes(std::span(closing.header)));
-  header.Flush();
-  return Status();
-}
-
-/// Plain safetensors: the last part of the header shares a page with the first tensor, and the raw
-/// stage wrote it.
-Status WritePlainHeader(SaveHandle::Job& job) {
-  const uint64_t pages = job.layout.data_begin / kPageBytes * kPageBytes;
-  ImageWriter header(job, io::WindowPool::Use::kRaw, 0);
-  header.Append(std::as_bytes(std::span(job.layout.header)).first(pages));
-  header.Flush();
-  job.total_bytes = job.layout.raw_end;
+  WriteHeader(std::as_bytes(std::span(closing.header)), outputs, progress, resources);
   return Status();
 }
 
@@ -85,9 +89,9 @@ Status WritePlainHeader(SaveHandle::Job& job) {
 
 Result<std::vector<std::byte>> MakeIndex(const Description::Data& data, const FileLayout& layout,
                                          std::span<const Hash128> tensor_sums,
-                                         std::span<const AppendedRecord> log) {
+                                         std::span<const AppendedRecord> appended) {
   format::IndexColumns columns = layout.columns;
-  FillLog(layout, log, tensor_sums, columns);
+  FillAppended(layout, appended, tensor_sums, columns);
   columns.tree = ResolveTree(data, layout);
   columns.attributes = data.attributes;
   return format::EncodeIndex(columns);
@@ -112,17 +116,17 @@ Closing MakeClosing(const FileLayout& layout, std::span<const std::byte> index,
   return closing;
 }
 
-Status CommitSave(SaveHandle::Job& job) {
-  job.WaitStagesIdle();
-  job.Attempt([&] { return job.layout.shard ? WriteTail(job) : WritePlainHeader(job); });
-  job.WaitStagesIdle();
-  if (job.options.before_publish) job.Attempt(job.options.before_publish);
-  if (!job.BeginPublishing()) {
-    job.file.reset();  // Before anybody hears of the failure: the temporary is gone by then.
-    std::lock_guard lock(job.mutex);
-    return job.status;
+Status CommitSave(const SavePlan& plan, SaveOutputs& outputs, SaveProgress& progress,
+                  EngineResources& resources) {
+  progress.AwaitStagesIdle();
+  progress.RunGuarded([&] { return WriteEnds(plan, outputs, progress, resources); });
+  progress.AwaitStagesIdle();
+  if (plan.options.before_publish) progress.RunGuarded(plan.options.before_publish);
+  if (!progress.BeginPublishing()) {
+    outputs.file.reset();  // Before anybody hears of the failure: the temporary is gone by then.
+    return progress.status();
   }
-  return job.file->Publish(job.total_bytes);
+  return outputs.file->Publish(progress.counters().total_bytes);
 }
 
 }  // namespace dsckpt

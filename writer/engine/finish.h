@@ -13,15 +13,17 @@
 #include "dsckpt/encoding.h"
 #include "dsckpt/limits.h"
 #include "state/file_layout.h"
-#include "writer/engine/save_task.h"
+#include "writer/engine/resources.h"
+#include "writer/engine/save_plan.h"
+#include "writer/engine/save_progress.h"
 
 namespace dsckpt {
 
 /// The index of a save: the layout's columns completed by what the stages measured. `tensor_sums`:
-/// by chunk, tensors in ordinal order; `log`: as layout.log.
+/// by chunk, tensors in ordinal order; `appended`: as layout.appended.
 Result<std::vector<std::byte>> MakeIndex(const Description::Data& data, const FileLayout& layout,
                                          std::span<const Hash128> tensor_sums,
-                                         std::span<const AppendedRecord> log);
+                                         std::span<const AppendedRecord> appended);
 
 /// Header region and footer once the index is known.
 struct Closing {
@@ -35,7 +37,8 @@ Closing MakeClosing(const FileLayout& layout, std::span<const std::byte> index,
 /// Ends a save: waits for its stages, appends index and footer, writes the header region,
 /// publishes. Runs on the commit thread, saves in the order of their Save() calls. Returns the
 /// final status; the file is published or gone.
-Status CommitSave(SaveHandle::Job& job);
+Status CommitSave(const SavePlan& plan, SaveOutputs& outputs, SaveProgress& progress,
+                  EngineResources& resources);
 
 }  // namespace dsckpt
 

@@ -5,42 +5,44 @@
 #include <utility>
 
 #include "dsckpt/limits.h"
+#include "writer/engine/save_plan.h"
 
 namespace dsckpt {
 
-void WriteWindow(SaveHandle::Job& job, io::WindowPool::Use use, io::WindowPool::Window window,
-                 uint64_t bytes, uint64_t file_offset) {
-  if (!job.WaitFile()) {
-    job.resources.pool->Release(use, window.index);
+void WriteWindow(SaveOutputs& outputs, SaveProgress& progress, EngineResources& resources,
+                 FilledWindow filled) {
+  const auto [use, window, bytes, file_offset] = filled;
+  if (!progress.AwaitFile()) {
+    resources.pool->Release(use, window.index);
     return;
   }
   const uint64_t padded = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   std::memset(window.bytes.data() + bytes, 0, padded - bytes);
-  job.AddPending();
-  // The job outlives its pending work: commit waits for it.
-  job.file->Write(*job.resources.queue, window.bytes.first(padded), file_offset, window.index,
-                  [&job, use, index = window.index, padded](Status status) {
-                    job.resources.pool->Release(use, index);
-                    if (status.ok()) {
-                      job.flushed_bytes += padded;
-                      job.resources.counters.flushed_bytes += padded;
-                    } else {
-                      job.Fail(std::move(status));
-                    }
-                    job.FinishPending();
-                  });
+  progress.AddPending();
+  // The save outlives its pending work: commit waits for it.
+  outputs.file->Write(
+      *resources.queue, window.bytes.first(padded), file_offset, window.index,
+      [&progress, &resources, use = use, index = window.index, padded](Status status) {
+        resources.pool->Release(use, index);
+        if (status.ok()) {
+          progress.counters().flushed_bytes += padded;
+          resources.counters.flushed_bytes += padded;
+        } else {
+          progress.Fail(std::move(status));
+        }
+        progress.FinishPending();
+      });
 }
 
 ImageWriter::~ImageWriter() {
-  if (window_.index >= 0) job_.resources.pool->Release(use_, window_.index);
+  if (window_.index >= 0) resources_.pool->Release(use_, window_.index);
 }
 
 std::span<std::byte> ImageWriter::Room() {
   if (window_.index < 0) {
     uint64_t waited_ns = 0;
-    window_ = job_.resources.pool->Acquire(use_, &waited_ns);
-    job_.window_stall_ns += waited_ns;
-    job_.resources.counters.window_stall_ns += waited_ns;
+    window_ = resources_.pool->Acquire(use_, &waited_ns);
+    progress_.AddWindowStall(waited_ns);
     std::memcpy(window_.bytes.data(), parked_.data(), parked_bytes_);
     used_ = std::exchange(parked_bytes_, 0);
   }
@@ -50,7 +52,8 @@ std::span<std::byte> ImageWriter::Room() {
 void ImageWriter::Advance(uint64_t bytes) {
   used_ += bytes;
   position_ += bytes;
-  if (position_ > job_.total_bytes) job_.total_bytes = position_;
+  auto& total = progress_.counters().total_bytes;
+  if (position_ > total) total = position_;
   if (used_ == window_.bytes.size()) Flush();
 }
 
@@ -78,7 +81,7 @@ void ImageWriter::Align(uint64_t alignment) {
 void ImageWriter::Flush() {
   if (window_.index < 0) return;
   const auto window = std::exchange(window_, {});
-  WriteWindow(job_, use_, window, used_, position_ - used_);
+  WriteWindow(outputs_, progress_, resources_, {use_, window, used_, position_ - used_});
 }
 
 void ImageWriter::Park() {
@@ -88,8 +91,9 @@ void ImageWriter::Park() {
   used_ -= parked_bytes_;
   std::memcpy(parked_.data(), window_.bytes.data() + used_, parked_bytes_);
   const auto window = std::exchange(window_, {});
-  if (used_ == 0) return job_.resources.pool->Release(use, window.index);
-  WriteWindow(job_, use, window, used_, position_ - parked_bytes_ - used_);
+  if (used_ == 0) return resources_.pool->Release(use, window.index);
+  WriteWindow(outputs_, progress_, resources_,
+              {use, window, used_, position_ - parked_bytes_ - used_});
 }
 
 }  // namespace dsckpt

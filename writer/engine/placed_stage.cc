@@ -7,8 +7,8 @@
 
 #include "dsckpt/limits.h"
 #include "state/source_bytes.h"
-#include "writer/engine/fence_scope.h"
 #include "writer/engine/image_writer.h"
+#include "writer/engine/placed_image.h"
 
 namespace dsckpt {
 namespace {
@@ -18,165 +18,170 @@ constexpr uint64_t kBlockBytes = 128 * kKiB;
 
 /// A driver takes about fifty marks that a host thread may sleep on before the next Record() blocks
 /// until one has passed, and with it the fence of the update.
-constexpr uint64_t kFlights = 24;
+constexpr uint64_t kBatches = 24;
 
 }  // namespace
 
-PlacedStage::PlacedStage(SaveHandle::Job& job)
-    : job_(job),
-      base_(RawImageBegin(job.layout)),
-      end_(job.layout.shard ? job.layout.log_begin : job.layout.raw_end),
-      window_bytes_(job.resources.pool->window_bytes()),
+PlacedStage::PlacedStage(const SavePlan& plan, SaveSources& sources, SaveOutputs& outputs,
+                         SaveProgress& progress, EngineResources& resources)
+    : plan_(plan),
+      sources_(sources),
+      outputs_(outputs),
+      progress_(progress),
+      resources_(resources),
+      base_(PlacedImageBegin(plan.layout)),
+      end_(PlacedImageEnd(plan.layout)),
+      window_bytes_(resources.pool->window_bytes()),
       carries_((end_ - base_ + window_bytes_ - 1) / window_bytes_) {}
 
 void PlacedStage::Dispatch() {
-  if (job_.device == nullptr) return DispatchHost();
-  Status status = job_.device->BeginWindows();
+  if (sources_.device == nullptr) return DispatchHost();
+  Status status = sources_.device->BeginWindows();
   if (status.ok()) status = TakeSnapshot();
-  if (!status.ok()) return job_.Fail(std::move(status));
+  if (!status.ok()) return progress_.Fail(std::move(status));
   DispatchDevices();
 }
 
 Status PlacedStage::TakeSnapshot() {
-  if (job_.resources.options.device_snapshot_bytes == 0) return Status();
-  const auto& layout = job_.layout;
+  if (resources_.options.device_snapshot_bytes == 0) return Status();
+  const auto& layout = plan_.layout;
   std::vector<uint32_t> lazy;
-  for (const uint32_t ordinal : layout.raw_order) {
-    const uint32_t described = layout.tensors[ordinal];
-    const bool until_fence = job_.data.tensor_sources[described].capture == Capture::kUntilFence;
+  for (const uint32_t ordinal : layout.placed_order) {
+    const uint32_t source_index = layout.tensors[ordinal];
+    const bool until_fence =
+        plan_.data.tensor_sources[source_index].capture == Capture::kUntilFence;
     if (until_fence && layout.raw_bytes[ordinal] > 0 && IsCopiedByDevice(ordinal))
-      lazy.push_back(described);
+      lazy.push_back(source_index);
   }
-  DSCKPT_ASSIGN_OR_RETURN(auto marks, job_.device->TakeSnapshot(lazy));
+  DSCKPT_ASSIGN_OR_RETURN(auto marks, sources_.device->TakeSnapshot(lazy));
   if (marks.empty()) return Status();
   uint64_t bytes = 0;
   bool all = true;
-  for (const uint32_t described : lazy) {
-    const bool taken = job_.device->InSnapshot(described);
-    if (taken) bytes += job_.data.tensor_sources[described].raw_bytes;
+  for (const uint32_t source_index : lazy) {
+    const bool taken = sources_.device->InSnapshot(source_index);
+    if (taken) bytes += plan_.data.tensor_sources[source_index].raw_bytes;
     all = all && taken;
   }
-  job_.MarkSnapshot(bytes, all);
-  job_.AddPending();
-  job_.resources.landing.Add([this, marks = std::move(marks)] { return job_.device->Wait(marks); },
-                             [this, bytes](Status status) {
-                               if (!status.ok()) job_.Fail(std::move(status));
-                               job_.AddLanded(bytes, 0);
-                               job_.FinishPending();
-                             });
+  progress_.SnapshotEnqueued(bytes, all);
+  progress_.AddPending();
+  resources_.completion.Add(
+      [this, marks = std::move(marks)] { return sources_.device->Wait(marks); },
+      [this, bytes](Status status) {
+        if (!status.ok()) progress_.Fail(std::move(status));
+        progress_.Copied(bytes);
+        progress_.FinishPending();
+      });
   return Status();
 }
 
 template <typename Take>
 void PlacedStage::ForEachWindow(Take take) {
-  const auto& layout = job_.layout;
+  const auto& layout = plan_.layout;
   size_t first = 0;
-  for (uint64_t index = 0; index < carries_.size() && !job_.stop; ++index) {
+  for (uint64_t index = 0; index < carries_.size() && !progress_.stopped(); ++index) {
     const uint64_t begin = WindowBegin(index);
     const auto ends_before = [&](uint32_t ordinal) {
       return layout.offset[ordinal] + layout.raw_bytes[ordinal] <= begin;
     };
-    while (first < layout.raw_order.size() && ends_before(layout.raw_order[first])) ++first;
+    while (first < layout.placed_order.size() && ends_before(layout.placed_order[first])) ++first;
     take(index, first);
   }
 }
 
 io::WindowPool::Window PlacedStage::Acquire() {
   uint64_t waited_ns = 0;
-  const auto window = job_.resources.pool->Acquire(io::WindowPool::Use::kRaw, &waited_ns);
+  const auto window = resources_.pool->Acquire(io::WindowPool::Use::kRaw, &waited_ns);
   // A snapshot on the device makes capture independent of the pool.
-  if (job_.capture_ns == 0) {
-    job_.window_stall_ns += waited_ns;
-    job_.resources.counters.window_stall_ns += waited_ns;
-  }
+  if (progress_.counters().capture_ns == 0) progress_.AddWindowStall(waited_ns);
   return window;
 }
 
 void PlacedStage::RunFill(const Place& place) {
-  job_.resources.workers->Run([this, place] {
+  resources_.workers->Run([this, place] {
     Fill({.index = place.index}, place.first, place.window);
-    job_.FinishPending();
+    progress_.FinishPending();
   });
 }
 
 void PlacedStage::DispatchHost() {
   ForEachWindow([this](uint64_t index, size_t first) {
     const Place place{index, first, Acquire()};
-    job_.AddPending();
+    progress_.AddPending();
     RunFill(place);
   });
 }
 
 /// Windows go to the workers in file order, those without device pieces too: see Carry.
 void PlacedStage::DispatchDevices() {
-  const uint64_t flight_bytes = (end_ - base_) / kFlights;
-  CopyBatch flight;
-  const auto launch = [&] {
-    if (!flight.places.empty()) EnqueueBatch(std::exchange(flight, {}));
+  const uint64_t batch_bytes = (end_ - base_) / kBatches;
+  CopyBatch batch;
+  const auto enqueue = [&] {
+    if (!batch.places.empty()) EnqueueBatch(std::exchange(batch, {}));
   };
   ForEachWindow([&](uint64_t index, size_t first) {
-    auto window = job_.resources.pool->TryAcquire(io::WindowPool::Use::kRaw);
+    auto window = resources_.pool->TryAcquire(io::WindowPool::Use::kRaw);
     if (window.index < 0) {
-      // Never wait with a flight on the ground: its windows may be the ones to wait for.
-      launch();
+      // Never wait while a batch is being gathered: its windows may be the ones to wait for.
+      enqueue();
       window = Acquire();
     }
-    job_.AddPending();
-    AddWindow(flight, {index, first, window});
-    if (flight.places.size() * window_bytes_ >= flight_bytes) launch();
+    progress_.AddPending();
+    AddWindow(batch, {index, first, window});
+    if (batch.places.size() * window_bytes_ >= batch_bytes) enqueue();
   });
-  launch();
+  enqueue();
 }
 
 bool PlacedStage::IsCopiedByDevice(uint32_t ordinal) const {
-  return job_.data.tensor_sources[job_.layout.tensors[ordinal]].producer != 0 &&
-         !job_.eager.HoldsTensor(ordinal);
+  return plan_.data.tensor_sources[plan_.layout.tensors[ordinal]].producer != 0 &&
+         !sources_.at_save.HoldsTensor(ordinal);
 }
 
-void PlacedStage::AddWindow(CopyBatch& flight, Place place) {
-  const auto& layout = job_.layout;
+void PlacedStage::AddWindow(CopyBatch& batch, Place place) {
+  const auto& layout = plan_.layout;
   const uint64_t begin = WindowBegin(place.index);
   const uint64_t end = std::min(begin + window_bytes_, end_);
-  for (size_t i = place.first; i < layout.raw_order.size(); ++i) {
-    const uint32_t ordinal = layout.raw_order[i];
+  for (size_t i = place.first; i < layout.placed_order.size(); ++i) {
+    const uint32_t ordinal = layout.placed_order[i];
     const uint64_t offset = layout.offset[ordinal];
     if (offset >= end) break;
     if (!IsCopiedByDevice(ordinal)) continue;
-    const uint32_t described = layout.tensors[ordinal];
+    const uint32_t source_index = layout.tensors[ordinal];
     const uint64_t from = std::max(offset, begin);
     const uint64_t bytes = std::min(offset + layout.raw_bytes[ordinal], end) - from;
-    job_.device->Add(described, from - offset, place.window.bytes.subspan(from - begin, bytes));
-    if (job_.device->InSnapshot(described)) continue;
-    flight.bytes += bytes;
-    if (job_.data.tensor_sources[described].capture == Capture::kAtSave) flight.direct += bytes;
+    sources_.device->Add(source_index, from - offset,
+                         place.window.bytes.subspan(from - begin, bytes));
+    if (sources_.device->InSnapshot(source_index)) continue;
+    batch.bytes += bytes;
+    if (plan_.data.tensor_sources[source_index].capture == Capture::kAtSave) batch.awaited += bytes;
   }
-  flight.places.push_back(place);
+  batch.places.push_back(place);
 }
 
-void PlacedStage::EnqueueBatch(CopyBatch flight) {
-  const uint64_t windows = flight.places.back().index + 1;
-  auto marks = job_.device->Enqueue(windows);
+void PlacedStage::EnqueueBatch(CopyBatch batch) {
+  const uint64_t windows = batch.places.back().index + 1;
+  auto marks = sources_.device->Enqueue(windows);
   if (marks.ok()) {
-    job_.AddEnqueued(flight.bytes, windows);
+    progress_.WindowsEnqueued(batch.bytes, windows);
   } else {
-    job_.Fail(marks.status());
-    flight.bytes = 0;
+    progress_.Fail(marks.status());
+    batch.bytes = 0;
   }
-  job_.resources.landing.Add(
+  resources_.completion.Add(
       [this, marks = std::move(marks)] {
-        return marks.ok() ? job_.device->Wait(marks.value()) : Status();
+        return marks.ok() ? sources_.device->Wait(marks.value()) : Status();
       },
-      [this, windows, flight = std::move(flight)](Status status) {
-        job_.device->Landed(windows);
-        if (!status.ok()) job_.Fail(std::move(status));
-        if (flight.bytes != 0) job_.AddLanded(flight.bytes, flight.direct);
-        for (const Place& place : flight.places) RunFill(place);
+      [this, windows, batch = std::move(batch)](Status status) {
+        sources_.device->MarkCopied(windows);
+        if (!status.ok()) progress_.Fail(std::move(status));
+        if (batch.bytes != 0) progress_.Copied(batch.bytes, batch.awaited);
+        for (const Place& place : batch.places) RunFill(place);
       });
 }
 
 void PlacedStage::Fill(Task task, size_t first, io::WindowPool::Window window) {
   const auto start = Clock::now();
-  const auto& layout = job_.layout;
+  const auto& layout = plan_.layout;
   const uint64_t begin = WindowBegin(task.index);
   const uint64_t end = std::min(begin + window_bytes_, end_);
   uint64_t filled = begin;
@@ -185,13 +190,14 @@ void PlacedStage::Fill(Task task, size_t first, io::WindowPool::Window window) {
     filled = offset;
   };
   if (begin < layout.data_begin) {
-    FillHeaderTail(window.bytes.first(layout.data_begin - begin));
+    const auto header = HeaderInImage(layout);
+    std::memcpy(window.bytes.data(), header.data(), header.size());
     filled = layout.data_begin;
   }
   // A chunk that the window before began is left for last: that window may still be at work on it.
   std::optional<Segment> cut;
-  for (size_t i = first; i < layout.raw_order.size() && !job_.stop; ++i) {
-    const uint32_t ordinal = layout.raw_order[i];
+  for (size_t i = first; i < layout.placed_order.size() && !progress_.stopped(); ++i) {
+    const uint32_t ordinal = layout.placed_order[i];
     const uint64_t offset = layout.offset[ordinal];
     const uint64_t bytes = layout.raw_bytes[ordinal];
     if (offset >= end) break;
@@ -203,45 +209,46 @@ void PlacedStage::Fill(Task task, size_t first, io::WindowPool::Window window) {
     filled = offset + segment.end;
     if (segment.begin % kChunkBytes != 0) {
       const uint64_t chunk_end = segment.begin / kChunkBytes * kChunkBytes + kChunkBytes;
-      cut = Part(segment, segment.begin, std::min(chunk_end, segment.end));
-      segment = Part(segment, cut->end, segment.end);
+      cut = SubSegment(segment, segment.begin, std::min(chunk_end, segment.end));
+      segment = SubSegment(segment, cut->end, segment.end);
     }
     FillTensor(task, segment);
   }
-  if (cut && !job_.stop) FillChunk(task, *cut);
+  if (cut && !progress_.stopped()) FillChunk(task, *cut);
   carries_[task.index].ready.store(true, std::memory_order_release);
   carries_[task.index].ready.notify_all();
-  job_.AddCaptured(task.captured, task.direct);
-  job_.MarkWindowRead(task.index);
-  if (job_.stop) {
-    job_.resources.pool->Release(io::WindowPool::Use::kRaw, window.index);
+  progress_.Captured(task.captured, task.awaited);
+  progress_.WindowRead(task.index);
+  if (progress_.stopped()) {
+    resources_.pool->Release(io::WindowPool::Use::kRaw, window.index);
     return;
   }
   zero_until(end);
-  job_.resources.counters.copy_hash_ns += NanosecondsSince(start);
-  WriteWindow(job_, io::WindowPool::Use::kRaw, window, end - begin, begin);
+  resources_.counters.copy_hash_ns += NanosecondsSince(start);
+  WriteWindow(outputs_, progress_, resources_,
+              {io::WindowPool::Use::kRaw, window, end - begin, begin});
 }
 
-PlacedStage::Segment PlacedStage::Part(const Segment& segment, uint64_t begin, uint64_t end) const {
+PlacedStage::Segment PlacedStage::SubSegment(const Segment& segment, uint64_t begin, uint64_t end) {
   return {segment.ordinal, begin, end, segment.out.subspan(begin - segment.begin, end - begin)};
 }
 
 void PlacedStage::FillTensor(Task& task, Segment segment) {
-  while (segment.begin < segment.end && !job_.stop) {
+  while (segment.begin < segment.end && !progress_.stopped()) {
     const uint64_t chunk_end = std::min(segment.begin + kChunkBytes, segment.end);
-    FillChunk(task, Part(segment, segment.begin, chunk_end));
-    segment = Part(segment, chunk_end, segment.end);
+    FillChunk(task, SubSegment(segment, segment.begin, chunk_end));
+    segment = SubSegment(segment, chunk_end, segment.end);
   }
 }
 
 /// Copies and hashes the part of one chunk that lies in this window.
 void PlacedStage::FillChunk(Task& task, Segment segment) {
-  const auto& layout = job_.layout;
+  const auto& layout = plan_.layout;
   const uint64_t chunk = segment.begin / kChunkBytes;
   const uint64_t chunk_end = std::min((chunk + 1) * kChunkBytes, layout.raw_bytes[segment.ordinal]);
   const auto& totals = layout.columns.tensors.chunk_end;
   const uint64_t first_sum = segment.ordinal == 0 ? 0 : totals[segment.ordinal - 1];
-  Hash128& sum = job_.tensor_sums[first_sum + chunk];
+  Hash128& sum = outputs_.tensor_sums[first_sum + chunk];
 
   const bool begins = segment.begin == chunk * kChunkBytes;
   const bool ends = segment.end == chunk_end;
@@ -273,32 +280,27 @@ void PlacedStage::Copy(Task& task, const Segment& segment, format::ChunkHasher* 
     if (hasher != nullptr) hasher->Update(segment.out);
     return;
   }
-  const uint32_t described = job_.layout.tensors[segment.ordinal];
-  if (job_.data.tensor_sources[described].reader != 0) {
-    Status status = ReadHostTensor(job_.data, described, segment.begin, segment.out);
-    if (!status.ok()) return job_.Fail(std::move(status));
+  const uint32_t source_index = plan_.layout.tensors[segment.ordinal];
+  if (plan_.data.tensor_sources[source_index].reader != 0) {
+    Status status = ReadHostTensor(plan_.data, source_index, segment.begin, segment.out);
+    if (!status.ok()) return progress_.Fail(std::move(status));
     if (hasher != nullptr) hasher->Update(segment.out);
     task.captured += segment.out.size();
     return;
   }
-  bool eager = true;
+  bool copied = true;
   for (uint64_t done = 0; done < segment.out.size();) {
     const auto block = segment.out.subspan(done, std::min(kBlockBytes, segment.out.size() - done));
-    eager = eager && job_.eager.TakeTensor(segment.ordinal, segment.begin + done, block);
-    if (!eager) CopyFromMemory(job_.data, described, segment.begin + done, block);
+    copied = copied && sources_.at_save.TakeTensor(segment.ordinal, segment.begin + done, block);
+    if (!copied) CopyFromMemory(plan_.data, source_index, segment.begin + done, block);
     if (hasher != nullptr) hasher->Update(block);
     done += block.size();
   }
-  if (eager) return;
+  if (copied) return;
   task.captured += segment.out.size();
-  if (job_.data.tensor_sources[described].capture == Capture::kAtSave) {
-    task.direct += segment.out.size();
+  if (plan_.data.tensor_sources[source_index].capture == Capture::kAtSave) {
+    task.awaited += segment.out.size();
   }
-}
-
-void PlacedStage::FillHeaderTail(std::span<std::byte> out) const {
-  const auto& header = job_.layout.header;
-  std::memcpy(out.data(), header.data() + (header.size() - out.size()), out.size());
 }
 
 }  // namespace dsckpt

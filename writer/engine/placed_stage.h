@@ -12,7 +12,9 @@
 
 #include "format/checksum.h"
 #include "io/pool.h"
-#include "writer/engine/save_task.h"
+#include "writer/engine/resources.h"
+#include "writer/engine/save_plan.h"
+#include "writer/engine/save_progress.h"
 
 namespace dsckpt {
 
@@ -20,11 +22,12 @@ namespace dsckpt {
 /// the windows for storage. Windows are taken in file order and filled by the workers side by side.
 class PlacedStage {
  public:
-  explicit PlacedStage(SaveHandle::Job& job);
+  PlacedStage(const SavePlan& plan, SaveSources& sources, SaveOutputs& outputs,
+              SaveProgress& progress, EngineResources& resources);
 
   /// Acquires every window in turn and hands it to a worker, after device copies into it have been
   /// enqueued and are done; returns when all are handed out or the save stopped. The stage must
-  /// stay live until the job's pending work is done.
+  /// stay live until the save's pending work is done.
   void Dispatch();
 
  private:
@@ -45,12 +48,12 @@ class PlacedStage {
   /// One window being filled by one worker.
   struct Task {
     uint64_t index;
-    uint64_t captured = 0;  // Source bytes read so far ...
-    uint64_t direct = 0;    // ... and those among them that Save() waits for.
+    uint64_t captured = 0;  // Source bytes read so far.
+    uint64_t awaited = 0;   // Of them, those that Save() waits for.
     format::ChunkHasher hasher = {};
   };
 
-  /// A window and the first tensor that reaches into it, a position in raw_order.
+  /// A window and the first tensor that reaches into it, a position in placed_order.
   struct Place {
     uint64_t index;
     size_t first;
@@ -59,8 +62,8 @@ class PlacedStage {
   /// Windows whose device copies are enqueued and waited for together.
   struct CopyBatch {
     std::vector<Place> places;
-    uint64_t bytes = 0;   // That devices copy and no snapshot holds.
-    uint64_t direct = 0;  // Of these, those that Save() waits for.
+    uint64_t bytes = 0;    // That devices copy and no snapshot holds.
+    uint64_t awaited = 0;  // Of these, those that Save() waits for.
   };
 
   uint64_t WindowBegin(uint64_t index) const { return base_ + index * window_bytes_; }
@@ -72,9 +75,9 @@ class PlacedStage {
   /// Has the devices copy what they can to memory of their own.
   Status TakeSnapshot();
   io::WindowPool::Window Acquire();
-  void AddWindow(CopyBatch& flight, Place place);
-  /// Enqueues a flight's copies; its windows go to the workers when they are done.
-  void EnqueueBatch(CopyBatch flight);
+  void AddWindow(CopyBatch& batch, Place place);
+  /// Enqueues a batch's copies; its windows go to the workers when they are done.
+  void EnqueueBatch(CopyBatch batch);
   void RunFill(const Place& place);
   /// True when a device copies the tensor straight into windows.
   bool IsCopiedByDevice(uint32_t ordinal) const;
@@ -82,12 +85,15 @@ class PlacedStage {
   void FillTensor(Task& task, Segment segment);
   void FillChunk(Task& task, Segment segment);
   void Copy(Task& task, const Segment& segment, format::ChunkHasher* hasher);
-  Segment Part(const Segment& segment, uint64_t begin, uint64_t end) const;
-  void FillHeaderTail(std::span<std::byte> out) const;
+  static Segment SubSegment(const Segment& segment, uint64_t begin, uint64_t end);
 
-  SaveHandle::Job& job_;
+  const SavePlan& plan_;
+  SaveSources& sources_;
+  SaveOutputs& outputs_;
+  SaveProgress& progress_;
+  EngineResources& resources_;
   const uint64_t base_;  // Page-aligned file offset of window 0.
-  const uint64_t end_;   // File offset where the raw image ends.
+  const uint64_t end_;   // File offset where the placed image ends.
   const uint64_t window_bytes_;
   std::vector<Carry> carries_;
 };

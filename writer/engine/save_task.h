@@ -5,172 +5,97 @@
 
 #include <unistd.h>
 
-#include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
-#include "base/guarded.h"
+#include "base/mutex.h"
 #include "dsckpt/engine.h"
-#include "format/columns/columns.h"
-#include "io/output_file.h"
-#include "state/file_layout.h"
 #include "writer/device/capture.h"
-#include "writer/engine/at_save_copies.h"
 #include "writer/engine/describe.h"
-#include "writer/engine/fence_scope.h"
+#include "writer/engine/placed_stage.h"
 #include "writer/engine/resources.h"
+#include "writer/engine/save_plan.h"
+#include "writer/engine/save_progress.h"
 
 namespace dsckpt {
-
-class ImageWriter;
-class PlacedStage;
-
-/// What the log stage learns about one log item.
-struct AppendedRecord {
-  uint64_t offset = 0;
-  uint64_t raw_bytes = 0;
-  uint64_t stored_bytes = 0;
-  std::vector<Hash128> sums;
-  std::vector<format::StoredChunk> stored_chunks;  // Encoded items only.
-};
 
 /// What a forked child gets for using its parent's engine or saves.
 Status InChildStatus();
 
-/// One save from Save() to durable. Passed along by shared_ptr: raw stage and log stage run side by
-/// side, then commit.
-struct SaveHandle::Job {
-  Job(EngineResources& resources, std::string path, SaveOptions options,
-      std::shared_ptr<LaidOutState> described);
-  ~Job();
+/// One save from Save() to durable: the plan, what has been made of it, how far it is, and the
+/// stages. Passed along by shared_ptr: the placed stage and the append stage run side by side, then
+/// commit. Handles keep it for long, so that Finish() gives back everything but the outcome.
+class DSCKPT_HIDDEN SaveTask {
+ public:
+  SaveTask(EngineResources& resources, std::string path, SaveOptions options,
+           std::shared_ptr<LaidOutState> state);
+  ~SaveTask();
 
-  EngineResources& resources;
-  const std::string path;
-  const SaveOptions options;
-  std::shared_ptr<LaidOutState> described;  // Until done.
-  const FileLayout& layout;                 // Of `described`.
-  const Description::Data& data;            // Of `described`.
-  const Clock::time_point started = Clock::now();
+  /// Until Finish().
+  const SavePlan& plan() const { return plan_; }
 
-  AtSaveCopies eager;
-  std::shared_ptr<DeviceCapture> device;  // Null: no tensor lies on a device. Until done.
-  std::unique_ptr<io::OutputFile> file;   // There after WaitFile().
-  std::vector<Hash128>
-      tensor_sums;  // By chunk, tensors in ordinal order. Disjoint writes by workers.
-  std::vector<AppendedRecord> log;  // As layout.log.
-  std::unique_ptr<PlacedStage> placed_stage;
-  std::unique_ptr<ImageWriter> log_writer;  // The log stage's, then commit's.
+  // --- Inside Save(), in this order.
 
-  // Progress; readable at any time.
-  std::atomic<uint64_t> total_bytes{0}, captured_bytes{0}, flushed_bytes{0};
-  std::atomic<bool> stop{false};             // Failed or cancelled: stages stop moving data.
-  std::atomic<uint64_t> window_stall_ns{0};  // That held capture up.
-  std::atomic<uint64_t> capture_ns{0};
+  /// Marks where the streams are that write device tensors (DeviceCapture::Begin).
+  Status MarkProducers();
+  /// Makes or enqueues the at-save copies. Adds the time that it waited for room to *waited_ns.
+  void MakeAtSaveCopies(uint64_t* waited_ns);
+  /// Blocks until what is captured at save has been read where there was no room for a copy.
+  void AwaitSaveMayReturn() { progress_.AwaitSaveMayReturn(); }
 
-  /// Marks the save failed (first failure wins) and makes its stages stop.
-  void Fail(Status status);
-  /// Runs `body` (returning Status) unless the save stopped; what it returns or throws is the
-  /// save's failure.
-  template <typename Body>
-  void Attempt(Body&& body) {
-    if (stop) return;
-    Status attempted = Guarded(std::forward<Body>(body));
-    if (!attempted.ok()) Fail(std::move(attempted));
-  }
-  /// One more or one fewer thing under way (window tasks, writes) that commit has to wait for.
-  void AddPending(uint64_t count = 1);
-  void FinishPending();
-  /// Inside Save(): makes or enqueues the at-save copies.
-  void CaptureAtSave(uint64_t* waited_ns);
-  /// Source bytes of tensors or objects were read; `at_save_direct` of them Save() waits for.
-  void AddCaptured(uint64_t bytes, uint64_t at_save_direct);
-  /// Copies of so many bytes are enqueued on devices, so that a stream can wait for them; when they
-  /// are done, AddLanded() instead of AddCaptured(). `windows`: with them the copies into so many
-  /// windows of the raw image are enqueued.
-  void AddEnqueued(uint64_t bytes, uint64_t windows = 0);
-  /// The same for a snapshot on devices, of all that they are to read into windows or of a part.
-  void MarkSnapshot(uint64_t bytes, bool all);
-  void AddLanded(uint64_t bytes, uint64_t at_save_direct);
-  /// Nothing of a window of the raw image, or of the next log item, is left to read.
-  void MarkWindowRead(uint64_t window);
-  void MarkLogItemRead();
-  void MarkFileReady();
-  void MarkRawDispatched();
-  void MarkLogDone();
-  /// Final state. OK: durable. Gives back everything but the outcome, since callers may keep
-  /// handles for long.
-  void MarkDone(Status status);
+  // --- Stages, each on a thread of its own.
 
-  /// A `write` callback returned.
-  void FinishCallback();
-  void Cancel();
-  /// The point after which Cancel() has no effect; false when the save stopped before.
-  bool BeginPublishing();
+  /// Has a worker make the file, which takes long enough to be worth doing beside the first copies.
+  void StartFile();
+  void RunPlaced();
+  void RunAppend();
+  /// Returns the final status; the file is published or gone.
+  Status Commit();
+  /// Ends a save that never reached the stages: waits for its at-save copies from devices.
+  void AwaitNothingPending() { progress_.AwaitNothingPending(); }
+  /// Sets the final state (OK: durable) and gives back everything but the outcome. REQUIRES: no
+  /// stage is at work on it and nothing is pending.
+  void Finish(Status status);
 
-  bool WaitFile();          // False when the save stopped.
-  void WaitAtSaveLanded();  // The arena holds what was to be copied from devices.
-  void WaitNothingPending();
-  bool WaitRawDispatched();   // False when the save stopped before.
-  void WaitStagesIdle();      // Raw dispatched, log done, nothing pending.
-  void WaitDirectCaptured();  // At-save sources that did not fit into the arena have been read.
-  void AwaitCapturedOrDone();
-  /// Blocks until everything lazily captured was read by the host or is enqueued on a device;
-  /// returns what else to wait for on devices: null when there is nothing.
-  std::shared_ptr<DeviceCapture> AwaitOrderedOrDone();
-  /// The same for the tensors whose names begin with `prefix`.
-  struct Ordered {
-    std::shared_ptr<DeviceCapture> device;
-    uint64_t windows;  // See DeviceCapture::MakeWait().
-  };
-  Ordered AwaitGroupOrderedOrDone(std::string_view prefix);
-  /// Blocks until they have been read.
-  void AwaitGroupCapturedOrDone(std::string_view prefix);
-  void AwaitDone();
-  Status WaitCaptured();  // As SaveHandle: the caller has seen the error.
+  // --- Fences: block until the tensors whose names begin with `prefix` have been read ...
+
+  void AwaitCaptured(std::string_view prefix);
+  /// ... or, those on devices, are enqueued. Makes `stream` wait for the latter.
+  Status OrderStream(Stream stream, std::string_view prefix);
+
+  // --- Handles.
+
+  Status WaitCaptured();
   Status WaitDone();
-  bool WasSeen();
+  void AwaitDone() { progress_.AwaitDone(); }
+  bool seen() const { return progress_.seen(); }
+  void Cancel();
+  Progress progress() const;
 
+ private:
+  /// What a fence waits for; nothing when the save has nothing left to read.
+  std::optional<FenceScope> FindScope(std::string_view prefix);
+  /// Has devices end their at-save copies, of so many bytes; they are waited for on another thread.
+  Status FinishAtSaveCopies(uint64_t bytes);
+  Status OpenFile();
   /// Pool with which capture would not have waited for storage.
   uint64_t SuggestedPoolBytes() const;
 
   /// In a forked child nothing moves on: waits must not wait there.
-  const pid_t process = getpid();
-
-  mutable std::mutex mutex;
-  std::condition_variable changed;
-  // Guarded by `mutex`.
-  Status status;
-  uint64_t pending = 0;
-  uint64_t uncaptured = 0;      // Source bytes still to be read ...
-  uint64_t unordered = 0;       // ... and those among them that no device is to read yet.
-  uint64_t direct_at_save = 0;  // Of these, at-save bytes that Save() waits for.
-  bool file_ready = false, at_save_landed = true, raw_dispatched = false, log_done = false;
-  // Groups wait for these.
-  std::vector<bool> window_read;
-  uint64_t windows_read = 0;      // Of them all before this one ...
-  uint64_t windows_enqueued = 0;  // ... and so many without what devices are to copy.
-  uint64_t log_items_read = 0;
-  bool all_in_snapshot = false;  // No window matters to device tensors.
-  int group_fences = 0;          // Waiting now.
-  uint64_t callbacks_left = 0;   // `write` callbacks that have not returned.
-  bool captured = false, publishing = false, done = false, seen = false;
-
- private:
-  /// Marks the save captured once nothing is left to read; returns the owners of its sources, to be
-  /// dropped after `mutex` was unlocked because their destructors are the caller's code. REQUIRES:
-  /// mutex held.
-  std::vector<std::shared_ptr<const void>> CheckCaptured();
-  /// Blocks until `reached(ends)`, asked with `mutex` held, or the save is done; then the ends are
-  /// empty.
-  template <typename Reached>
-  FenceScope AwaitGroup(std::string_view prefix, Reached reached);
-  void Account(uint64_t captured, uint64_t ordered, uint64_t at_save_direct);
+  const pid_t process_ = getpid();
+  EngineResources& resources_;
+  Mutex mutex_;
+  std::shared_ptr<LaidOutState> state_;                                  // Until Finish().
+  std::shared_ptr<const SavePlan> kept_plan_ DSCKPT_GUARDED_BY(mutex_);  // Until Finish().
+  std::shared_ptr<DeviceCapture> device_ DSCKPT_GUARDED_BY(mutex_);      // Until Finish().
+  const SavePlan& plan_;                                                 // *kept_plan_
+  SaveSources sources_;
+  SaveOutputs outputs_;
+  SaveProgress progress_;
+  std::unique_ptr<PlacedStage> placed_;
 };
 
 }  // namespace dsckpt

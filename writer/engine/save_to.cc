@@ -20,35 +20,35 @@ namespace {
 /// comes first.
 class SequentialSave {
  public:
-  SequentialSave(Sink& sink, const LaidOutState& described)
+  SequentialSave(Sink& sink, const LaidOutState& state)
       : sink_(sink),
-        layout_(*described.layout),
-        data_(described.data()),
+        layout_(*state.layout),
+        data_(state.data()),
         buffer_(kChunkBytes),
         tensor_sums_(layout_.columns.tensors.chunk_end.empty()
                          ? 0
                          : layout_.columns.tensors.chunk_end.back()),
-        log_(layout_.log.size()) {}
+        appended_(layout_.appended.size()) {}
 
   Status Run() {
     if (!layout_.shard) {
       DSCKPT_RETURN_IF_ERROR(Write(std::as_bytes(std::span(layout_.header))));
-      return WriteRaw();
+      return WritePlaced();
     }
-    position_ = layout_.log_begin;
-    DSCKPT_RETURN_IF_ERROR(WalkLog(/*emit=*/false));
+    position_ = layout_.appended_begin;
+    DSCKPT_RETURN_IF_ERROR(WalkAppended(/*emit=*/false));
     const uint64_t index_offset = (position_ + kLogAlignment - 1) / kLogAlignment * kLogAlignment;
     // Sums do not change the index's size, so one with whatever they are now gives it.
-    DSCKPT_ASSIGN_OR_RETURN(auto index, MakeIndex(data_, layout_, tensor_sums_, log_));
+    DSCKPT_ASSIGN_OR_RETURN(auto index, MakeIndex(data_, layout_, tensor_sums_, appended_));
     const Closing sized = MakeClosing(layout_, index, index_offset);
 
     position_ = 0;
     DSCKPT_RETURN_IF_ERROR(Write(std::as_bytes(std::span(sized.header))));
-    DSCKPT_RETURN_IF_ERROR(WriteRaw());
-    DSCKPT_RETURN_IF_ERROR(PadTo(layout_.log_begin));
-    DSCKPT_RETURN_IF_ERROR(WalkLog(/*emit=*/true));
+    DSCKPT_RETURN_IF_ERROR(WritePlaced());
+    DSCKPT_RETURN_IF_ERROR(PadTo(layout_.appended_begin));
+    DSCKPT_RETURN_IF_ERROR(WalkAppended(/*emit=*/true));
     DSCKPT_RETURN_IF_ERROR(PadTo(index_offset));
-    DSCKPT_ASSIGN_OR_RETURN(index, MakeIndex(data_, layout_, tensor_sums_, log_));
+    DSCKPT_ASSIGN_OR_RETURN(index, MakeIndex(data_, layout_, tensor_sums_, appended_));
     DSCKPT_RETURN_IF_ERROR(Write(index));
     return Write(MakeClosing(layout_, index, index_offset).footer);
   }
@@ -64,8 +64,8 @@ class SequentialSave {
     return zeros.empty() ? Status() : Write(zeros);
   }
 
-  Status WriteRaw() {
-    for (uint32_t ordinal : layout_.raw_order) {
+  Status WritePlaced() {
+    for (uint32_t ordinal : layout_.placed_order) {
       if (layout_.raw_bytes[ordinal] == 0) continue;
       DSCKPT_RETURN_IF_ERROR(PadTo(layout_.offset[ordinal]));
       const auto& chunk_end = layout_.columns.tensors.chunk_end;
@@ -82,10 +82,10 @@ class SequentialSave {
   Result<std::span<std::byte>> ReadTensor(uint32_t ordinal, uint64_t begin) {
     const auto raw =
         std::span(buffer_).first(std::min(kChunkBytes, layout_.raw_bytes[ordinal] - begin));
-    const uint32_t described = layout_.tensors[ordinal];
-    const auto& source = data_.tensor_sources[described];
+    const uint32_t source_index = layout_.tensors[ordinal];
+    const auto& source = data_.tensor_sources[source_index];
     if (source.producer == 0) {
-      DSCKPT_RETURN_IF_ERROR(ReadHostTensor(data_, described, begin, raw));
+      DSCKPT_RETURN_IF_ERROR(ReadHostTensor(data_, source_index, begin, raw));
       return raw;
     }
     const auto [device, stream] = data_.producers[source.producer - 1];
@@ -94,45 +94,45 @@ class SequentialSave {
     return raw;
   }
 
-  /// Measures (emit false) or writes the log from position_ on.
-  Status WalkLog(bool emit) {
-    for (size_t i = 0; i < layout_.log.size(); ++i) {
+  /// Measures (emit false) or writes the appended items from position_ on.
+  Status WalkAppended(bool emit) {
+    for (size_t i = 0; i < layout_.appended.size(); ++i) {
       const uint64_t begin = (position_ + kLogAlignment - 1) / kLogAlignment * kLogAlignment;
       if (emit) {
         DSCKPT_RETURN_IF_ERROR(PadTo(begin));
       } else {
         position_ = begin;
       }
-      const uint64_t expected = log_[i].stored_bytes;
-      log_[i] = AppendedRecord{};
-      log_[i].offset = begin;
-      DSCKPT_RETURN_IF_ERROR(WriteItem(layout_.log[i], emit, log_[i]));
-      log_[i].stored_bytes = position_ - begin;
-      if (emit && log_[i].stored_bytes != expected) {
+      const uint64_t expected = appended_[i].stored_bytes;
+      appended_[i] = AppendedRecord{};
+      appended_[i].offset = begin;
+      DSCKPT_RETURN_IF_ERROR(WriteItem(layout_.appended[i], emit, appended_[i]));
+      appended_[i].stored_bytes = position_ - begin;
+      if (emit && appended_[i].stored_bytes != expected) {
         return Status(StatusCode::kFailedPrecondition,
                       "an encoded item changed while it was saved: its stored size was " +
                           std::to_string(expected) + ", now " +
-                          std::to_string(log_[i].stored_bytes));
+                          std::to_string(appended_[i].stored_bytes));
       }
     }
     return Status();
   }
 
-  Status WriteItem(const FileLayout::LogItem& item, bool emit, AppendedRecord& record) {
+  Status WriteItem(const FileLayout::AppendedItem& item, bool emit, AppendedRecord& record) {
     uint32_t element_bytes = 1;
     Encoding encoding;
     const std::byte* object = nullptr;
     if (item.is_object) {
-      const uint32_t described = layout_.objects[item.ordinal];
-      const auto& source = data_.object_sources[described];
+      const uint32_t source_index = layout_.objects[item.ordinal];
+      const auto& source = data_.object_sources[source_index];
       if (source.write) {
         return Status(StatusCode::kUnsupported,
-                      "object '" + format::Printable(data_.object_names[described]) +
+                      "object '" + format::Printable(data_.object_names[source_index]) +
                           "' streams from a callback, so its size is not known in advance: give "
                           "bytes, or save to a file");
       }
       object = static_cast<const std::byte*>(source.bytes);
-      encoding = data_.objects[described].encoding;
+      encoding = data_.objects[source_index].encoding;
       record.raw_bytes = source.size;
     } else {
       const auto& tensor = data_.tensors[layout_.tensors[item.ordinal]];
@@ -166,7 +166,7 @@ class SequentialSave {
   const Description::Data& data_;
   std::vector<std::byte> buffer_;
   std::vector<Hash128> tensor_sums_;
-  std::vector<AppendedRecord> log_;
+  std::vector<AppendedRecord> appended_;
   format::ChunkEncoder encoder_;
   uint64_t position_ = 0;
 };
@@ -174,8 +174,8 @@ class SequentialSave {
 }  // namespace
 
 Status SaveTo(Sink& sink, const StateProvider& provider, const SaveOptions& options) {
-  DSCKPT_ASSIGN_OR_RETURN(const auto described, Describe(provider, options, nullptr));
-  return SequentialSave(sink, *described).Run();
+  DSCKPT_ASSIGN_OR_RETURN(const auto state, Describe(provider, options, nullptr));
+  return SequentialSave(sink, *state).Run();
 }
 
 }  // namespace dsckpt

@@ -1,212 +1,86 @@
 #include "writer/engine/scheduler.h"
 
+#include <optional>
+#include <string>
 #include <utility>
-
-#include "writer/engine/append_stage.h"
-#include "writer/engine/finish.h"
-#include "writer/engine/image_writer.h"
-#include "writer/engine/placed_stage.h"
 
 namespace dsckpt {
 
-Scheduler::Scheduler(EngineResources& resources) : resources_(resources) {
-  StartStage(raw_, "dsckpt-raw", &Scheduler::RunRaw);
-  StartStage(log_, "dsckpt-log", &Scheduler::RunLog);
-  StartStage(commit_, "dsckpt-commit", &Scheduler::RunCommit);
-}
+Scheduler::Scheduler(EngineResources& resources)
+    : resources_(resources),
+      commit_("dsckpt-commit", [this](const TaskPtr& task) { Finish(task, task->Commit()); }),
+      append_("dsckpt-append", [](const TaskPtr& task) { task->RunAppend(); }),
+      placed_("dsckpt-placed", [this](const TaskPtr& task) { RunPlaced(task); }) {}
 
-Scheduler::~Scheduler() {
-  {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return active_.empty(); });
-    closing_ = true;
-    changed_.notify_all();
-  }
-  for (Stage* stage : {&raw_, &log_, &commit_}) {
-    if (stage->thread.joinable()) stage->thread.join();
-  }
-}
+Scheduler::~Scheduler() { saves_.AwaitNone(); }
 
 bool Scheduler::running() const {
-  return raw_.thread.joinable() && log_.thread.joinable() && commit_.thread.joinable();
+  return placed_.threads() == 1 && append_.threads() == 1 && commit_.threads() == 1;
 }
 
-void Scheduler::StartStage(Stage& stage, const char* name,
-                           void (Scheduler::*handle)(const JobPtr&)) {
-  stage.thread = io::StartThread(name, [this, &stage, handle] {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [&] { return closing_ || !stage.queue.empty(); });
-      if (stage.queue.empty()) return;
-      JobPtr job = std::move(stage.queue.front());
-      stage.queue.pop_front();
-      lock.unlock();
-      (this->*handle)(job);
-      job.reset();
-      lock.lock();
-    }
-  });
-}
-
-void Scheduler::Push(Stage& stage, JobPtr job) {
-  std::lock_guard lock(mutex_);
-  stage.queue.push_back(std::move(job));
-  changed_.notify_all();
-}
-
-bool Scheduler::Admit(const JobPtr& job) {
-  std::unique_lock lock(mutex_);
-  const auto has_room = [&] {
-    return active_.size() < static_cast<size_t>(resources_.options.max_in_flight);
-  };
-  if (!has_room()) {
+bool Scheduler::Admit(const TaskPtr& task) {
+  const auto limit = static_cast<size_t>(resources_.options.max_in_flight);
+  if (!saves_.AddBelow(limit, task)) {
     if (resources_.options.when_busy == WhenBusy::kSkip) {
-      lock.unlock();
-      job->MarkDone(
-          Status(StatusCode::kCancelled, "save of '" + job->path + "' was skipped: " +
-                                             std::to_string(resources_.options.max_in_flight) +
-                                             " saves are in flight"));
+      task->Finish(Status(StatusCode::kCancelled, "save of '" + task->plan().path +
+                                                      "' was skipped: " + std::to_string(limit) +
+                                                      " saves are in flight"));
       return false;
     }
-    if (resources_.options.when_busy == WhenBusy::kReplaceQueued) CancelNewestQueued(lock);
-    changed_.wait(lock, has_room);
+    if (resources_.options.when_busy == WhenBusy::kReplaceQueued) CancelNewestQueued();
+    saves_.AwaitAndAddBelow(limit, task);
   }
-  active_.push_back(job);
   ++resources_.counters.saves_started;
   return true;
 }
 
-void Scheduler::CancelNewestQueued(std::unique_lock<std::mutex>& lock) {
-  if (raw_.queue.empty()) return;
-  const JobPtr job = std::move(raw_.queue.back());
-  raw_.queue.pop_back();
-  lock.unlock();
-  job->WaitNothingPending();  // Its at-save copies from devices may still fill the arena.
-  Finish(job,
-         Status(StatusCode::kCancelled, "save of '" + job->path + "' was replaced by a newer one"));
-  lock.lock();
+void Scheduler::CancelNewestQueued() {
+  const std::optional<TaskPtr> task = placed_.TakeNewest();
+  if (!task) return;
+  (*task)->AwaitNothingPending();  // Devices may still fill its at-save copies.
+  Finish(*task, Status(StatusCode::kCancelled,
+                       "save of '" + (*task)->plan().path + "' was replaced by a newer one"));
 }
 
-void Scheduler::Start(JobPtr job) { Push(raw_, std::move(job)); }
+void Scheduler::Start(TaskPtr task) { placed_.Push(std::move(task)); }
 
-void Scheduler::RunRaw(const JobPtr& job) {
-  // Reserving the file takes long enough to be worth doing beside the first copies.
-  job->AddPending();
-  resources_.workers->Run([this, job = job.get()] {
-    job->Attempt([&] { return OpenFile(*job); });
-    job->MarkFileReady();
-    job->FinishPending();
-  });
-  Push(log_, job);
-  Push(commit_, job);
-  job->Attempt([&] {
-    job->placed_stage = std::make_unique<PlacedStage>(*job);
-    job->placed_stage->Dispatch();
-    return Status();
-  });
-  job->MarkRawDispatched();
+void Scheduler::RunPlaced(const TaskPtr& task) {
+  task->StartFile();
+  append_.Push(task);
+  commit_.Push(task);
+  task->RunPlaced();
 }
 
-Status Scheduler::OpenFile(SaveHandle::Job& job) {
-  const auto warn = [this](Status status) {
-    const bool slow_only = status.code() != StatusCode::kDurabilityUnknown;
-    resources_.Emit(slow_only ? Event::Kind::kFallback : Event::Kind::kDurability, status);
-  };
-  DSCKPT_ASSIGN_OR_RETURN(job.file,
-                          io::OutputFile::Create(job.path, resources_.options.direct_io, warn));
-  return job.file->Reserve(job.total_bytes);
-}
-
-void Scheduler::RunLog(const JobPtr& job) {
-  // A small pool has no window to spare beside those of the raw stage (io/pool.h).
-  const bool may_run = resources_.pool->count() >= 4 || job->WaitRawDispatched();
-  if (may_run && job->layout.shard) {
-    job->Attempt([&] {
-      job->log_writer =
-          std::make_unique<ImageWriter>(*job, io::WindowPool::Use::kLog, job->layout.log_begin);
-      AppendStage(*job, *job->log_writer).Run();
-      job->log_writer->Park();
-      return Status();
-    });
-  }
-  job->MarkLogDone();
-}
-
-void Scheduler::RunCommit(const JobPtr& job) {
-  Status status = CommitSave(*job);
-  if (status.ok()) {
-    resources_.counters.last_durable_ns = NanosecondsSince(job->started);
-    resources_.counters.suggested_pool_bytes = job->SuggestedPoolBytes();
-    ++resources_.counters.saves_durable;
-  }
-  Finish(job, std::move(status));
-}
-
-void Scheduler::Finish(const JobPtr& job, Status status) {
+void Scheduler::Finish(const TaskPtr& task, Status status) {
   if (status.code() == StatusCode::kDurabilityUnknown) {
     resources_.Emit(Event::Kind::kDurability, status);
   } else if (!status.ok() && status.code() != StatusCode::kCancelled) {
     ++resources_.counters.saves_failed;
     resources_.Emit(Event::Kind::kSaveFailed, status);
   }
-  if (!status.ok() && status.code() != StatusCode::kCancelled) {
-    std::lock_guard lock(mutex_);
-    failed_.push_back(job);
-  }
-  job->MarkDone(std::move(status));
-  std::lock_guard lock(mutex_);
-  std::erase(active_, job);
-  changed_.notify_all();
-}
-
-std::vector<Scheduler::JobPtr> Scheduler::Active() {
-  std::lock_guard lock(mutex_);
-  return active_;
+  // Before anybody can hear of the end: the next wait has to find it.
+  if (!status.ok() && status.code() != StatusCode::kCancelled) saves_.NoteFailure(task);
+  task->Finish(std::move(status));
+  saves_.Remove(task);
 }
 
 Status Scheduler::Fence(std::string_view prefix) {
   const auto start = Clock::now();
-  for (const JobPtr& job : Active()) {
-    if (prefix.empty()) {
-      job->AwaitCapturedOrDone();
-    } else {
-      job->AwaitGroupCapturedOrDone(prefix);
-    }
-  }
+  for (const TaskPtr& task : saves_.All()) task->AwaitCaptured(prefix);
   resources_.counters.fence_blocked_ns += NanosecondsSince(start);
-  return TakeUnseenFailure();
+  return saves_.TakeUnseenFailure();
 }
 
 Status Scheduler::FenceOnStream(Stream stream, std::string_view prefix) {
   const auto start = Clock::now();
   Status status;
-  for (const JobPtr& job : Active()) {
-    const auto [device, windows] =
-        prefix.empty()
-            ? SaveHandle::Job::Ordered{job->AwaitOrderedOrDone(), DeviceCapture::kAllWindows}
-            : job->AwaitGroupOrderedOrDone(prefix);
-    if (device == nullptr) continue;
-    status = device->MakeWait(stream, windows);
+  for (const TaskPtr& task : saves_.All()) {
+    status = task->OrderStream(stream, prefix);
     if (!status.ok()) break;
   }
   resources_.counters.fence_blocked_ns += NanosecondsSince(start);
   DSCKPT_RETURN_IF_ERROR(std::move(status));
-  return TakeUnseenFailure();
-}
-
-Status Scheduler::WaitDurable() {
-  for (const JobPtr& job : Active()) job->AwaitDone();
-  return TakeUnseenFailure();
-}
-
-Status Scheduler::TakeUnseenFailure() {
-  std::lock_guard lock(mutex_);
-  while (!failed_.empty()) {
-    const JobPtr job = std::move(failed_.front());
-    failed_.erase(failed_.begin());
-    if (!job->WasSeen()) return job->WaitDone();
-  }
-  return Status();
+  return saves_.TakeUnseenFailure();
 }
 
 }  // namespace dsckpt

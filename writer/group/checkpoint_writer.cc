@@ -6,16 +6,18 @@
 
 #include <algorithm>
 #include <atomic>
-#include <deque>
-#include <filesystem>
-#include <thread>
 #include <utility>
 
-#include "format/names.h"
+#include "base/mutex.h"
+#include "base/serial_queue.h"
+#include "base/text.h"
+#include "format/manifest/shard_match.h"
 #include "io/directory.h"
-#include "io/workers.h"
+#include "io/path.h"
 #include "run/run_layout.h"
 #include "run/run_lock.h"
+#include "state/description.h"
+#include "writer/engine/pending_saves.h"
 #include "writer/engine/save_task.h"
 #include "writer/group/publish.h"
 #include "writer/group/rank_save.h"
@@ -33,9 +35,9 @@ std::shared_ptr<std::atomic<uint64_t>> CounterOf(const std::shared_ptr<Coordinat
     std::weak_ptr<Coordinator> coordinator;
     std::shared_ptr<std::atomic<uint64_t>> counter;
   };
-  static std::mutex mutex;
+  static Mutex mutex;
   static std::vector<Entry> entries;
-  std::lock_guard lock(mutex);
+  MutexLock lock(mutex);
   std::erase_if(entries, [](const Entry& entry) { return entry.coordinator.expired(); });
   for (const Entry& entry : entries) {
     if (entry.coordinator.lock() == coordinator) return entry.counter;
@@ -43,49 +45,6 @@ std::shared_ptr<std::atomic<uint64_t>> CounterOf(const std::shared_ptr<Coordinat
   entries.push_back({coordinator, std::make_shared<std::atomic<uint64_t>>(0)});
   return entries.back().counter;
 }
-
-/// A thread that handles jobs one after another, until Close() and the last one.
-class JobThread {
- public:
-  JobThread(const char* name, std::function<void(const JobPtr&)> handle)
-      : handle_(std::move(handle)), thread_(io::StartThread(name, [this] { Run(); })) {}
-  ~JobThread() {
-    {
-      std::lock_guard lock(mutex_);
-      closing_ = true;
-      changed_.notify_all();
-    }
-    if (thread_.joinable()) thread_.join();
-  }
-  bool running() const { return thread_.joinable(); }
-  void Push(JobPtr job) {
-    std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(job));
-    changed_.notify_all();
-  }
-
- private:
-  void Run() {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
-      if (queue_.empty()) return;
-      JobPtr job = std::move(queue_.front());
-      queue_.pop_front();
-      lock.unlock();
-      handle_(job);
-      job.reset();
-      lock.lock();
-    }
-  }
-
-  const std::function<void(const JobPtr&)> handle_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<JobPtr> queue_;  // Guarded by mutex_, as the next.
-  bool closing_ = false;
-  std::thread thread_;
-};
 
 Status CheckOptions(const CheckpointWriterOptions& options) {
   if (options.run_directory.empty()) {
@@ -101,9 +60,30 @@ Status CheckOptions(const CheckpointWriterOptions& options) {
   return Status();
 }
 
+/// A shard's provider that must not say another step than its checkpoint: readers refuse such a
+/// shard, so that it is refused before any of it is written.
+class OfStep final : public StateProvider {
+ public:
+  OfStep(const StateProvider& shard, int64_t step) : shard_(shard), step_(step) {}
+  void Describe(Description& description) const override {
+    shard_.Describe(description);
+    const format::TreeColumns& attributes = description.data().attributes;
+    const auto said = format::RecordedStep({attributes.nodes, attributes.heap, {}});
+    if (!said || *said == step_) return;
+    description.Fail(
+        Status(StatusCode::kInvalidArgument, "the attribute 'step' is " + std::to_string(*said) +
+                                                 ", but the checkpoint is saved as step " +
+                                                 std::to_string(step_) + ": give both the same"));
+  }
+
+ private:
+  const StateProvider& shard_;
+  const int64_t step_;
+};
+
 }  // namespace
 
-struct CheckpointWriter::Impl {
+struct DSCKPT_HIDDEN CheckpointWriter::Impl {
   Impl(Engine& engine_in, CheckpointWriterOptions options_in)
       : engine(engine_in),
         options(std::move(options_in)),
@@ -120,9 +100,7 @@ struct CheckpointWriter::Impl {
   Status StartShards(CheckpointHandle::Job& job, std::span<const ShardSource> shards,
                      const SaveOptions& save);
   void Commit(const JobPtr& job);
-  std::vector<JobPtr> Active();
   Status AwaitAlone();
-  Status TakeUnseenFailure();
 
   const pid_t process = getpid();
   Engine& engine;
@@ -132,17 +110,18 @@ struct CheckpointWriter::Impl {
   std::unique_ptr<io::LockFile> lock;
   RunState run_state{.retention = options.retention};  // Of the commit thread.
   const io::Warn warn = [this](const Status& status) { Emit(Event::Kind::kDurability, status); };
-  std::mutex save_mutex;  // Save() calls run one at a time: their order is the group's.
-  std::mutex event_mutex;
-  std::mutex mutex;
-  std::vector<JobPtr> active, failed;  // Guarded by mutex.
+  Mutex save_mutex;   // Save() calls run one at a time: their order is the group's.
+  Mutex event_mutex;  // Of the callback: one call at a time.
+  Mutex names_mutex;  // Of CheckpointHandle::Job::name_lock, in all jobs.
+  PendingSaves<CheckpointHandle::Job> saves;
   // Two, because waiting for this rank's storage cannot be cut short when time is up.
-  JobThread commits{"dsckpt-group", [this](const JobPtr& job) { Commit(job); }};
-  JobThread reports{"dsckpt-shards", [](const JobPtr& job) { job->SetReport(job->MakeReport()); }};
+  SerialQueue<JobPtr> commits{"dsckpt-group", [this](const JobPtr& job) { Commit(job); }};
+  SerialQueue<JobPtr> reports{"dsckpt-shards",
+                              [](const JobPtr& job) { job->SetReport(job->MakeReport()); }};
 };
 
 Status CheckpointWriter::Impl::Open() {
-  if (!commits.running() || !reports.running()) {
+  if (commits.threads() == 0 || reports.threads() == 0) {
     return Status(StatusCode::kOutOfMemory, "cannot start the checkpoint writer's threads");
   }
   DSCKPT_RETURN_IF_ERROR(io::MakeDirectories(options.run_directory));
@@ -157,14 +136,14 @@ Status CheckpointWriter::Impl::Open() {
 
 void CheckpointWriter::Impl::Emit(Event::Kind kind, const Status& status) {
   if (!options.on_event) return;
-  std::lock_guard event_lock(event_mutex);
+  MutexLock event_lock(event_mutex);
   options.on_event(Event{kind, status});
 }
 
 /// What rank 0 can know at once, so that no training step is waited for. Only while nothing else is
 /// under way, which might change what stands.
 Status CheckpointWriter::Impl::CheckName(const CheckpointHandle::Job& job) {
-  if (job.rank != 0 || !Active().empty()) return Status();
+  if (job.rank != 0 || !saves.All().empty()) return Status();
   return CheckTarget(job.attempt.paths, job.attempt.replace, !options.standalone).status();
 }
 
@@ -173,8 +152,8 @@ Status CheckpointWriter::Impl::ClaimName(CheckpointHandle::Job& job) {
   if (job.rank != 0 || !options.standalone) return Status();
   const run::AttemptPaths& paths = job.attempt.paths;
   {
-    std::lock_guard guard(mutex);
-    for (const JobPtr& other : active) {
+    MutexLock names(names_mutex);
+    for (const JobPtr& other : saves.All()) {
       if (other->attempt.paths.name == paths.name) job.name_lock = other->name_lock;
     }
   }
@@ -226,13 +205,13 @@ Status CheckpointWriter::Impl::StartShards(CheckpointHandle::Job& job,
     }
     if (std::find(job.shards.begin(), job.shards.end(), name) != job.shards.end()) {
       return Status(StatusCode::kAlreadyExists,
-                    "two shards of this rank are called '" + format::Printable(name) + "'");
+                    "two shards of this rank are called '" + Printable(name) + "'");
     }
     job.shards.push_back(name);
   }
   for (size_t i = 0; i < shards.size(); ++i) {
-    auto started =
-        engine.Save(job.attempt.paths.Directory() + "/" + job.shards[i], *shards[i].provider, save);
+    auto started = engine.Save(job.attempt.paths.Directory() + "/" + job.shards[i],
+                               OfStep(*shards[i].provider, job.attempt.step), save);
     if (!started.ok()) {
       for (const SaveHandle& other : job.saves) other.Cancel();
       return started.status();
@@ -251,21 +230,14 @@ void CheckpointWriter::Impl::Commit(const JobPtr& job) {
     const bool published = outcome.code() == StatusCode::kDurabilityUnknown;
     Emit(published ? Event::Kind::kDurability : Event::Kind::kSaveFailed, outcome);
   }
-  std::shared_ptr<io::LockFile> free;
+  if (!outcome.ok()) saves.NoteFailure(job);
   {
-    std::lock_guard guard(mutex);
-    if (!outcome.ok()) failed.push_back(job);
-    std::erase(active, job);
-    free = std::move(job->name_lock);
+    // The last one of its name gives it free before anybody hears of the end.
+    MutexLock names(names_mutex);
+    job->name_lock.reset();
   }
-  // The last one of its name gives it free before anybody hears of the end.
-  free.reset();
+  saves.Remove(job);
   job->MarkDone(std::move(outcome));
-}
-
-std::vector<JobPtr> CheckpointWriter::Impl::Active() {
-  std::lock_guard guard(mutex);
-  return active;
 }
 
 /// Holding `save_mutex`: until nothing is under way, on a writer that owns its run.
@@ -275,22 +247,8 @@ Status CheckpointWriter::Impl::AwaitAlone() {
                   "only the writer of rank 0 rolls a run back, and no standalone one")
         .WithPath(options.run_directory);
   }
-  for (const JobPtr& job : Active()) job->AwaitDone();
+  for (const JobPtr& job : saves.All()) job->AwaitDone();
   return Status();
-}
-
-Status CheckpointWriter::Impl::TakeUnseenFailure() {
-  while (true) {
-    JobPtr job;
-    {
-      std::lock_guard guard(mutex);
-      if (failed.empty()) return Status();
-      job = std::move(failed.front());
-      failed.erase(failed.begin());
-    }
-    // Not under the lock: what is left of its commit takes that.
-    if (!job->WasSeen()) return job->WaitDone();
-  }
 }
 
 CheckpointWriter::CheckpointWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -303,12 +261,7 @@ CheckpointWriter::~CheckpointWriter() {
 Result<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Create(
     Engine& engine, CheckpointWriterOptions options) {
   DSCKPT_RETURN_IF_ERROR(CheckOptions(options));
-  std::error_code error;
-  const auto absolute = std::filesystem::absolute(options.run_directory, error);
-  if (error) {
-    return Status(StatusCode::kInvalidArgument, "no such path: '" + options.run_directory + "'");
-  }
-  options.run_directory = absolute.string();
+  DSCKPT_ASSIGN_OR_RETURN(options.run_directory, io::AbsolutePath(options.run_directory));
   if (options.coordinator == nullptr) options.coordinator = SingleRank();
   auto impl = std::make_unique<Impl>(engine, std::move(options));
   DSCKPT_RETURN_IF_ERROR(impl->Open());
@@ -324,24 +277,21 @@ Result<CheckpointHandle> CheckpointWriter::Save(int64_t step, const StateProvide
 Result<CheckpointHandle> CheckpointWriter::Save(int64_t step, std::span<const ShardSource> shards,
                                                 const CheckpointSaveOptions& options) {
   if (impl_->InChild()) return InChildStatus();
-  std::lock_guard lock(impl_->save_mutex);
+  MutexLock lock(impl_->save_mutex);
   const auto job = std::make_shared<CheckpointHandle::Job>();
   const uint64_t sequence = impl_->counter->fetch_add(1);
   job->rank = impl_->coordinator->rank();
   job->attempt = {
       .paths = {.run = impl_->options.run_directory,
                 .name = DefaultCheckpointName(step),
-                .attempt = impl_->coordinator->session() + "-" + std::to_string(sequence),
+                .attempt = run::AttemptId(impl_->coordinator->session(), std::to_string(sequence)),
                 .in_place = options.in_place},
       .sequence = sequence,
       .step = step,
       .replace = options.replace,
       .deadline = Coordinator::Clock::now() + impl_->options.timeout};
   job->refused = impl_->Begin(*job, shards, options);
-  {
-    std::lock_guard guard(impl_->mutex);
-    impl_->active.push_back(job);
-  }
+  impl_->saves.Add(job);
   // A refused one too: the other ranks wait for this rank's report.
   impl_->reports.Push(job);
   impl_->commits.Push(job);
@@ -351,20 +301,19 @@ Result<CheckpointHandle> CheckpointWriter::Save(int64_t step, std::span<const Sh
 
 Status CheckpointWriter::WaitDurable() {
   if (impl_->InChild()) return InChildStatus();
-  for (const JobPtr& job : impl_->Active()) job->AwaitDone();
-  return impl_->TakeUnseenFailure();
+  return impl_->saves.WaitDurable();
 }
 
 Status CheckpointWriter::RollBack(int64_t step) {
   if (impl_->InChild()) return InChildStatus();
-  std::lock_guard lock(impl_->save_mutex);
+  MutexLock lock(impl_->save_mutex);
   DSCKPT_RETURN_IF_ERROR(impl_->AwaitAlone());
   return MoveLatestBack(impl_->options.run_directory, step);
 }
 
 Status CheckpointWriter::RollBack(std::string_view name) {
   if (impl_->InChild()) return InChildStatus();
-  std::lock_guard lock(impl_->save_mutex);
+  MutexLock lock(impl_->save_mutex);
   DSCKPT_RETURN_IF_ERROR(impl_->AwaitAlone());
   return MoveLatestBack(impl_->options.run_directory, std::string(name));
 }

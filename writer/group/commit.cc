@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "run/complete.h"
 #include "run/manifest_file.h"
 #include "writer/group/coordinator_store.h"
 #include "writer/group/copies.h"
@@ -91,13 +92,13 @@ class Leader {
     const auto latest = run::ReadLatest(attempt_.paths.run);
     if (!latest) return 0;
     if (*latest == run.latest) return run.latest_serial;
-    const auto complete = ReadComplete(attempt_.paths.run, *latest);
+    const auto complete = run::ReadComplete(attempt_.paths.run, *latest);
     return complete.ok() ? complete->serial : 0;
   }
 
   Result<uint64_t> NextSerial(const RunState& run) const {
     if (run.last_serial) return *run.last_serial + 1;
-    DSCKPT_ASSIGN_OR_RETURN(const auto complete, CompleteCheckpoints(attempt_.paths.run));
+    DSCKPT_ASSIGN_OR_RETURN(const auto complete, run::CompleteCheckpoints(attempt_.paths.run));
     return complete.empty() ? 1 : complete.back().serial + 1;
   }
 

@@ -12,9 +12,10 @@
 #include <string_view>
 #include <utility>
 
-#include "base/hex.h"
+#include "base/text.h"
 #include "format/checksum.h"
 #include "io/directory.h"
+#include "io/output_file.h"
 #include "writer/group/coordinator_store.h"
 
 namespace dsckpt {
@@ -174,7 +175,7 @@ class Handshake {
     DSCKPT_ASSIGN_OR_RETURN(const auto names, io::ListDirectory(path_));
     for (const std::string& name : names) {
       // A temporary may be that of a rank that says hello just now.
-      if (name == "lock" || name.starts_with(".dsckpt-")) continue;
+      if (name == "lock" || io::IsTemporaryName(name)) continue;
       DSCKPT_RETURN_IF_ERROR(io::RemoveAll(File(name)));
     }
     return Status();

@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <thread>
 #include <utility>
 
-#include "base/hex.h"
+#include "base/text.h"
 #include "dsckpt/limits.h"
 #include "io/directory.h"
 #include "io/syscalls.h"
@@ -34,8 +33,7 @@ std::string FileName(std::string_view key) {
       name += c;
     } else {
       name += '%';
-      name += "0123456789abcdef"[byte >> 4];
-      name += "0123456789abcdef"[byte & 15];
+      AppendHex(name, byte);
     }
   }
   return name;
@@ -51,14 +49,6 @@ std::optional<int> ParseRank(std::string_view text, int size) {
 
 }  // namespace
 
-bool Backoff::Wait() {
-  const auto now = Coordinator::Clock::now();
-  if (now >= deadline_) return false;
-  std::this_thread::sleep_for(std::min<Coordinator::Clock::duration>(pause_, deadline_ - now));
-  pause_ = std::min(2 * pause_, std::chrono::milliseconds(100));
-  return true;
-}
-
 std::string RandomHex() {
   uint64_t random = 0;
   if (getrandom(&random, sizeof random, 0) != sizeof random) {
@@ -69,14 +59,9 @@ std::string RandomHex() {
 }
 
 std::string RankList(std::span<const int> ranks) {
-  constexpr size_t kNamed = 16;
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < std::min(ranks.size(), kNamed); ++i) {
-    if (i > 0) text += ", ";
-    text += std::to_string(ranks[i]);
-  }
-  if (ranks.size() > kNamed) text += " and " + std::to_string(ranks.size() - kNamed) + " more";
-  return text;
+  ShortList list(16);
+  for (const int rank : ranks) list.Add(std::to_string(rank));
+  return (ranks.size() == 1 ? "rank " : "ranks ") + list.Text();
 }
 
 Result<std::vector<std::vector<std::byte>>> DirectoryCoordinator::Gather(
@@ -114,7 +99,7 @@ Result<std::vector<std::vector<std::byte>>> DirectoryCoordinator::Gather(
     if (missing > 0 && !backoff.Wait()) break;
   }
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stale_.insert(stale_.end(), read.begin(), read.end());
   }
   if (missing == 0) return values;
@@ -132,7 +117,7 @@ Result<std::vector<std::byte>> DirectoryCoordinator::Broadcast(std::string_view 
   const std::string path = directory_ + "/" + FileName(key);
   if (rank_ == 0) {
     DSCKPT_RETURN_IF_ERROR(io::WriteValueFile(path, value));
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     broadcast_.push_back(path);
     if (broadcast_.size() > kKeptBroadcasts) {
       stale_.push_back(std::move(broadcast_.front()));
@@ -151,7 +136,7 @@ Result<std::vector<std::byte>> DirectoryCoordinator::Broadcast(std::string_view 
 void DirectoryCoordinator::RemoveStale() {
   std::vector<std::string> paths;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     paths.swap(stale_);
   }
   // What stays is cleared by the next group's rank 0.

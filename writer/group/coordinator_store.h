@@ -3,33 +3,21 @@
 
 // Values as files in a shared directory.
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/backoff.h"
+#include "base/mutex.h"
 #include "dsckpt/coordinator.h"
 #include "io/lock_file.h"
 
 namespace dsckpt {
-
-/// Pauses between looks at something that others change: 1 ms, doubling up to 100 ms.
-class Backoff {
- public:
-  explicit Backoff(Coordinator::Clock::time_point deadline) : deadline_(deadline) {}
-  /// False once the deadline has passed, without waiting: the caller has looked after it.
-  bool Wait();
-
- private:
-  Coordinator::Clock::time_point deadline_;
-  std::chrono::milliseconds pause_{1};
-};
 
 /// 16 random hex digits.
 std::string RandomHex();
@@ -65,11 +53,10 @@ class DirectoryCoordinator final : public Coordinator {
   const std::string directory_, session_;
   const int rank_, size_;
   const std::unique_ptr<io::LockFile> lock_;  // Rank 0: against a second one.
-  std::mutex mutex_;
-  // Rank 0, guarded by mutex_. Gathered values that nobody asks for again; broadcast ones, oldest
-  // first.
-  std::vector<std::string> stale_;
-  std::deque<std::string> broadcast_;
+  Mutex mutex_;
+  // Rank 0: gathered values that nobody asks for again; broadcast ones, oldest first.
+  std::vector<std::string> stale_ DSCKPT_GUARDED_BY(mutex_);
+  std::deque<std::string> broadcast_ DSCKPT_GUARDED_BY(mutex_);
 };
 
 }  // namespace dsckpt

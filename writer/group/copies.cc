@@ -25,8 +25,7 @@ class CopyCheck {
     const auto& [logical, a, b] = *first_;
     std::string others;
     if (differing_ > 1) others = " (and " + std::to_string(differing_ - 1) + " more tensors)";
-    return Status(StatusCode::kMismatch, "tensor '" +
-                                             format::Printable(pieces_.logical_names[logical]) +
+    return Status(StatusCode::kMismatch, "tensor '" + Printable(pieces_.logical_names[logical]) +
                                              "' differs between " + Holder(a, b) + " and " +
                                              Holder(b, a) + others + kDeclareRankOwn);
   }
@@ -44,7 +43,7 @@ class CopyCheck {
     const std::string rank = "rank " + std::to_string(RankOf(piece));
     if (RankOf(piece) != RankOf(other)) return rank;
     const std::string_view shard = manifest_.shard_names[manifest_.piece_shard[piece]];
-    return "shard '" + format::Printable(shard) + "' of " + rank;
+    return "shard '" + Printable(shard) + "' of " + rank;
   }
   const StoredContent* ContentOf(uint32_t piece) const {
     const uint32_t shard = manifest_.piece_shard[piece];

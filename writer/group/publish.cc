@@ -4,15 +4,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <set>
 #include <utility>
 #include <vector>
 
-#include "format/names.h"
+#include "base/backoff.h"
 #include "io/directory.h"
+#include "run/complete.h"
 #include "run/manifest_file.h"
-#include "writer/group/coordinator_store.h"
-#include "writer/group/retention.h"
 
 namespace dsckpt {
 namespace {
@@ -22,11 +20,6 @@ std::atomic<CheckpointStepHook> step_hook{nullptr};
 /// Attribute caches of network file systems hide what others did for a while.
 constexpr std::chrono::seconds kListPatience{30};
 constexpr std::chrono::seconds kLookPatience{1};
-
-bool Stands(const std::string& path) {
-  const auto kind = io::KindOf(path);
-  return kind.ok() && *kind != io::PathKind::kNone;
-}
 
 Status GivenUp(const AttemptPaths& paths) {
   return Status(StatusCode::kTimedOut, "another rank gave up the checkpoint '" + paths.Final() +
@@ -50,7 +43,7 @@ bool IsPublished(const AttemptPaths& paths) {
 Status FindShards(const AttemptPaths& paths, const std::vector<std::string>& shards,
                   Coordinator::Clock::time_point deadline) {
   for (Backoff backoff(std::min(deadline, Coordinator::Clock::now() + kListPatience));;) {
-    if (Stands(paths.Tombstone())) return GivenUp(paths);
+    if (io::Stands(paths.Tombstone())) return GivenUp(paths);
     DSCKPT_ASSIGN_OR_RETURN(const auto entries, io::ListDirectory(paths.Directory()));
     const auto missing = std::find_if(shards.begin(), shards.end(), [&](const std::string& shard) {
       return !std::binary_search(entries.begin(), entries.end(), shard);
@@ -75,37 +68,25 @@ void WarnOf(Status status, const io::Warn& warn) {
   if (!status.ok() && warn) warn(std::move(status));
 }
 
-/// The old checkpoint is in the attempt's directory. A rank that gives up may take it away, which
-/// does no harm.
-Status FinishExchange(const AttemptPaths& paths, const io::Warn& warn) {
-  CheckpointStep("renamed");
-  DSCKPT_RETURN_IF_ERROR(SyncPublished(paths));
-  CheckpointStep("synced");
-  WarnOf(io::RemoveAll(paths.Directory()), warn);
-  return Status();
-}
-
 /// `replaces`: what stands at the name gives way. Else nothing does, not even what came there since
-/// somebody looked.
+/// somebody looked. Until the end the old checkpoint is in the attempt's directory or put aside; a
+/// rank that gives up may take that directory away, which does no harm.
 Status MoveDirectory(const AttemptPaths& paths, bool replaces, const io::Warn& warn) {
-  replaces = replaces && Stands(paths.Final());
-  if (replaces) {
-    const Status exchanged = io::Exchange(paths.Directory(), paths.Final());
-    if (exchanged.code() == StatusCode::kNotFound) return GivenUp(paths);
-    if (exchanged.ok()) return FinishExchange(paths, warn);
-    if (exchanged.code() != StatusCode::kUnsupported) return exchanged;
-    DSCKPT_RETURN_IF_ERROR(io::RenameNoReplace(paths.Final(), paths.Replaced()));
-    CheckpointStep("replaced");
+  std::string old;
+  Status moved;
+  if (replaces && io::Stands(paths.Final())) {
+    const auto replaced = io::ReplaceDirectory(paths.Directory(), paths.Final(), paths.Replaced(),
+                                               [] { CheckpointStep("replaced"); });
+    moved = replaced.status();
+    if (replaced.ok()) old = *replaced;
+  } else {
+    moved = io::RenameNoReplace(paths.Directory(), paths.Final());
   }
-  Status moved = io::RenameNoReplace(paths.Directory(), paths.Final());
-  if (!moved.ok()) {
-    if (replaces) WarnOf(io::RenameNoReplace(paths.Replaced(), paths.Final()), warn);
-    return moved.code() == StatusCode::kNotFound ? GivenUp(paths) : moved;
-  }
+  if (!moved.ok()) return moved.code() == StatusCode::kNotFound ? GivenUp(paths) : moved;
   CheckpointStep("renamed");
   DSCKPT_RETURN_IF_ERROR(SyncPublished(paths));
   CheckpointStep("synced");
-  if (replaces) WarnOf(io::RemoveAll(paths.Replaced()), warn);
+  if (!old.empty()) WarnOf(io::RemoveAll(old), warn);
   return Status();
 }
 
@@ -142,7 +123,7 @@ class InPlaceMove {
   }
 
   Status Move() {
-    if (Stands(run::ManifestPath(paths_.Final()))) {
+    if (io::Stands(run::ManifestPath(paths_.Final()))) {
       // Before the first of its shards changes.
       DSCKPT_RETURN_IF_ERROR(io::RemoveAll(run::ManifestPath(paths_.Final())));
       DSCKPT_RETURN_IF_ERROR(io::SyncDirectory(paths_.Final()));
@@ -160,7 +141,7 @@ class InPlaceMove {
   Status MoveShard(const std::string& shard) {
     const std::string to = paths_.Final() + "/" + shard;
     const std::string from = paths_.Directory() + "/" + shard;
-    if (!Stands(from) && Stands(paths_.Directory()) && Stands(to)) return Status();
+    if (!io::Stands(from) && io::Stands(paths_.Directory()) && io::Stands(to)) return Status();
     DSCKPT_RETURN_IF_ERROR(Checked(io::RenameFile(from, to)));
     moved_.push_back(to);
     return Status();
@@ -196,7 +177,7 @@ Status TakeAway(const AttemptPaths& paths) {
 
 /// Rank 0 may be slow, not dead.
 Status AwaitLatest(const AttemptPaths& paths) {
-  for (Backoff backoff(Coordinator::Clock::now() + kLookPatience);;) {
+  for (Backoff backoff(kLookPatience);;) {
     if (run::ReadLatest(paths.run) == paths.name) {
       const Status synced = io::SyncDirectory(paths.run);
       return synced.ok() ? Status() : LatestUnknown(paths, synced);
@@ -220,7 +201,7 @@ Result<bool> CheckTarget(const AttemptPaths& paths, bool replace, bool run) {
   DSCKPT_ASSIGN_OR_RETURN(const auto manifest, io::KindOf(run::ManifestPath(paths.Final())));
   const bool checkpoint = manifest == io::PathKind::kFile;
   if (checkpoint ? replace : paths.in_place && kind == io::PathKind::kDirectory) return true;
-  if (checkpoint && run && IsAbandoned(paths.run, paths.name)) return true;
+  if (checkpoint && run && run::IsAbandoned(paths.run, paths.name)) return true;
   return Status(StatusCode::kAlreadyExists,
                 checkpoint ? "checkpoint '" + paths.Final() +
                                  "' stands already: give another name, ask to replace it, or, "
@@ -247,14 +228,10 @@ Status PublishAttempt(const AttemptPaths& paths, const format::ManifestColumns& 
 Status FinishInPlace(const AttemptPaths& paths) {
   const auto manifest = run::ReadManifest(paths.Directory());
   if (!manifest.ok() || manifest->view.attempt != paths.attempt) return Status();
-  if (Stands(run::ManifestPath(paths.Final()))) return Status();
+  if (io::Stands(run::ManifestPath(paths.Final()))) return Status();
+  if (!run::CheckShards({paths.Directory(), paths.Final()}, manifest->view).ok()) return Status();
   const std::vector<std::string> shards(manifest->view.shard_names.begin(),
                                         manifest->view.shard_names.end());
-  for (size_t i = 0; i < shards.size(); ++i) {
-    auto bytes = io::FileBytes(paths.Directory() + "/" + shards[i]);
-    if (!bytes.ok()) bytes = io::FileBytes(paths.Final() + "/" + shards[i]);
-    if (!bytes.ok() || *bytes != manifest->view.shard_file_bytes[i]) return Status();
-  }
   return InPlaceMove(paths, shards).Run({});
 }
 
@@ -278,9 +255,9 @@ Status GiveUpAttempt(const AttemptPaths& paths, bool moves_latest) {
   const Status taken = TakeAway(paths);
   if (taken.ok()) EmptyTombstone(paths);
   bool published = false;
-  for (Backoff backoff(Coordinator::Clock::now() + kLookPatience);;) {
+  for (Backoff backoff(kLookPatience);;) {
     published = IsPublished(paths);
-    if (published || taken.ok() || Stands(paths.Tombstone()) || !backoff.Wait()) break;
+    if (published || taken.ok() || io::Stands(paths.Tombstone()) || !backoff.Wait()) break;
   }
   if (published) {
     DSCKPT_RETURN_IF_ERROR(SyncPublished(paths));

@@ -31,9 +31,8 @@ Report CheckpointHandle::Job::MakeReport() const {
 Status CheckpointHandle::Job::Summarize(Report& report) const {
   std::vector<ShardSummary> parts;
   for (const std::string& shard : shards) {
-    DSCKPT_ASSIGN_OR_RETURN(
-        parts.emplace_back(),
-        SummaryOfFile(attempt.paths.Directory() + "/" + shard, shard, rank, attempt.step));
+    DSCKPT_ASSIGN_OR_RETURN(parts.emplace_back(),
+                            SummaryOfFile(attempt.paths.Directory() + "/" + shard, shard, rank));
   }
   DSCKPT_ASSIGN_OR_RETURN(RankSummary all, Merge(std::move(parts)));
   all.manifest.attempt = attempt.paths.attempt;
@@ -45,17 +44,16 @@ Status CheckpointHandle::Job::Summarize(Report& report) const {
 }
 
 void CheckpointHandle::Job::SetReport(Report made) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   report_ = std::move(made);
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 Report CheckpointHandle::Job::WaitReport() {
   {
-    std::unique_lock lock(mutex_);
-    if (changed_.wait_until(lock, attempt.deadline, [&] { return report_.has_value(); })) {
-      return *std::exchange(report_, std::nullopt);
-    }
+    MutexLock lock(mutex_);
+    while (!report_ && changed_.WaitUntil(lock, attempt.deadline)) continue;
+    if (report_) return *std::exchange(report_, std::nullopt);
   }
   for (const SaveHandle& save : saves) save.Cancel();
   Report late;
@@ -66,11 +64,11 @@ Report CheckpointHandle::Job::WaitReport() {
 }
 
 void CheckpointHandle::Job::MarkDone(Status outcome) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   status_ = std::move(outcome);
   report_.reset();
   done_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 Status CheckpointHandle::Job::WaitCaptured() {
@@ -81,19 +79,19 @@ Status CheckpointHandle::Job::WaitCaptured() {
 
 Status CheckpointHandle::Job::WaitDone() {
   if (getpid() != process) return InChildStatus();
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return done_; });
+  MutexLock lock(mutex_);
+  while (!done_) changed_.Wait(lock);
   seen_ = true;
   return status_;
 }
 
 void CheckpointHandle::Job::AwaitDone() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return done_; });
+  MutexLock lock(mutex_);
+  while (!done_) changed_.Wait(lock);
 }
 
-bool CheckpointHandle::Job::WasSeen() {
-  std::lock_guard lock(mutex_);
+bool CheckpointHandle::Job::seen() {
+  MutexLock lock(mutex_);
   return seen_ || !refused.ok();
 }
 

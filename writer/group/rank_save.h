@@ -5,12 +5,11 @@
 
 #include <unistd.h>
 
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "dsckpt/checkpoint_writer.h"
 #include "io/lock_file.h"
 #include "writer/group/commit.h"
@@ -19,14 +18,15 @@
 namespace dsckpt {
 
 /// One checkpoint on one rank, from Save() until it is published or failed.
-struct CheckpointHandle::Job {
+struct DSCKPT_HIDDEN CheckpointHandle::Job {
   // Filled by Save(), then constant.
   Attempt attempt;
   Status refused;  // Why Save() failed here; the other ranks must hear of it.
   std::vector<std::string> shards;
   std::vector<SaveHandle> saves;
   int rank = 0;
-  /// Held by rank 0 until the end, where the run is not its own. Guarded by the writer's mutex.
+  /// Held by rank 0 until the end, where the run is not its own. Guarded by the writer's
+  /// names_mutex.
   std::shared_ptr<io::LockFile> name_lock;
 
   /// Waits for the shards and says what rank 0 needs to know of them.
@@ -39,7 +39,7 @@ struct CheckpointHandle::Job {
   Status WaitCaptured();
   Status WaitDone();
   void AwaitDone();
-  bool WasSeen();
+  bool seen();
 
   /// In a forked child nothing moves on: waits must not wait there.
   const pid_t process = getpid();
@@ -47,12 +47,12 @@ struct CheckpointHandle::Job {
  private:
   Status Summarize(Report& report) const;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // Guarded by `mutex_`.
-  std::optional<Report> report_;
-  Status status_;
-  bool done_ = false, seen_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  std::optional<Report> report_ DSCKPT_GUARDED_BY(mutex_);
+  Status status_ DSCKPT_GUARDED_BY(mutex_);
+  bool done_ DSCKPT_GUARDED_BY(mutex_) = false;
+  bool seen_ DSCKPT_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace dsckpt

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "format/manifest/manifest.h"
 #include "io/directory.h"
+#include "run/complete.h"
 #include "run/manifest_file.h"
 #include "run/run_layout.h"
 #include "run/run_lock.h"
@@ -14,20 +14,20 @@ namespace dsckpt {
 namespace {
 
 using run::AttemptPaths;
+using run::EntryName;
 using run::Mark;
-using run::MarkedName;
 
 class Recovery {
  public:
   Recovery(const std::string& run, const std::string& session, const io::Warn& warn,
            const std::optional<std::string>& only)
-      : run_(run), session_(session + "-"), warn_(warn), only_(only) {}
+      : run_(run), session_(session), warn_(warn), only_(only) {}
 
   Status Run() {
     DSCKPT_ASSIGN_OR_RETURN(const auto entries, io::ListDirectory(run_));
-    std::vector<std::pair<std::string, MarkedName>> left;
+    std::vector<std::pair<std::string, EntryName>> left;
     for (const std::string& entry : entries) {
-      auto marked = run::ParseMarkedName(entry);
+      auto marked = run::ParseMarkedEntry(entry);
       if (marked && IsOurs(*marked)) left.emplace_back(entry, *std::move(marked));
     }
     if (!left.empty()) {
@@ -58,21 +58,21 @@ class Recovery {
   }
 
   /// Nobody else's files, nor those of somebody who is alive.
-  bool IsOurs(const MarkedName& left) const {
-    if (only_) return left.name == *only_ && !left.attempt.starts_with(session_);
+  bool IsOurs(const EntryName& left) const {
+    if (only_) return left.name == *only_ && !run::IsAttemptOf(left.attempt, session_);
     // An old checkpoint that was put aside is whole, and no rank writes to it.
-    const bool idle = left.mark == Mark::kReplaced || !left.attempt.starts_with(session_);
+    const bool idle = left.mark == Mark::kReplaced || !run::IsAttemptOf(left.attempt, session_);
     return idle && run::CheckCheckpointName(left.name, "").ok() &&
            !run::IsEntryLocked(run_, left.name);
   }
 
   bool HoldsAttempt(const AttemptPaths& paths) const {
-    const auto complete = ReadComplete(run_, paths.Directory().substr(run_.size() + 1));
+    const auto complete = run::ReadComplete(run_, paths.Directory().substr(run_.size() + 1));
     return complete.ok() && complete->attempt == paths.attempt;
   }
 
   /// The old checkpoint stepped aside for a new one. Only what has a manifest did.
-  Status EndReplacement(const std::string& entry, const MarkedName& left) {
+  Status EndReplacement(const std::string& entry, const EntryName& left) {
     const std::string old = run_ + "/" + entry;
     DSCKPT_ASSIGN_OR_RETURN(const auto manifest, io::KindOf(run::ManifestPath(old)));
     if (manifest != io::PathKind::kFile) return Status();
@@ -97,9 +97,9 @@ class Recovery {
     if (kind != io::PathKind::kDirectory) return Status();
     DSCKPT_ASSIGN_OR_RETURN(const auto entries, io::ListDirectory(directory));
     for (const std::string& entry : entries) {
-      const auto left = run::ParseMarkedName(entry);
+      const auto left = run::ParseMarkedEntry(entry);
       const bool ours = left && left->name.empty() && left->mark != Mark::kReplaced;
-      if (!ours || left->attempt.starts_with(session_)) continue;
+      if (!ours || run::IsAttemptOf(left->attempt, session_)) continue;
       if (!only_ && run::IsEntryLocked(run_, name)) return Status();  // Of somebody alive.
       if (left->mark == Mark::kIncomplete) {
         DSCKPT_RETURN_IF_ERROR(FinishInPlace({run_, name, left->attempt, true}));

@@ -6,12 +6,10 @@
 
 #include "base/little_endian.h"
 #include "format/checksum.h"
-#include "format/footer/footer.h"
-#include "format/index/index.h"
-#include "format/manifest/shard_match.h"
 #include "format/names.h"
 #include "format/rank_own.h"
 #include "io/input_file.h"
+#include "run/shard_index.h"
 
 namespace dsckpt {
 namespace {
@@ -34,19 +32,6 @@ constexpr size_t kFields = kContents + 1;
 constexpr size_t kTexts = kFields - kMessage;
 constexpr size_t kWord = sizeof(uint64_t);
 constexpr uint64_t kReplace = 1, kInPlace = 2;
-
-/// Index bytes in memory that ParseIndex can borrow from.
-Result<std::vector<std::byte>> ReadIndex(const io::InputFile& input, const format::Footer& footer) {
-  std::vector<std::byte> index(footer.index_bytes);
-  DSCKPT_RETURN_IF_ERROR(input.ReadAt(footer.index_offset, index));
-  if (format::Hash64(index) != footer.index_xxh3_64) {
-    return Status(StatusCode::kCorrupt, "the index of '" + input.path() +
-                                            "' does not read back as it was written: its checksum "
-                                            "differs")
-        .WithPath(input.path());
-  }
-  return index;
-}
 
 /// u64 each: for every shard the number of tensors, then hash and size of each.
 std::string EncodeContents(const std::vector<std::vector<StoredContent>>& contents) {
@@ -104,9 +89,8 @@ Status CheckOwner(const format::IndexView& index, int rank) {
   if (index.rank_own.size() == 0) return {};
   const auto refuse = [rank](std::string_view name) {
     return Status(StatusCode::kInvalidArgument,
-                  "'" + format::Printable(name) +
-                      "' is declared to be another rank's own, but rank " + std::to_string(rank) +
-                      " saves it: RankOwn() takes the coordinator's rank");
+                  "'" + Printable(name) + "' is declared to be another rank's own, but rank " +
+                      std::to_string(rank) + " saves it: RankOwn() takes the coordinator's rank");
   };
   const std::string own = RankOwnName(static_cast<uint32_t>(rank), "");
   const format::NameView& names = index.pieces.logical_names;
@@ -177,26 +161,20 @@ Result<Report> DecodeReport(std::span<const std::byte> bytes) {
   return report;
 }
 
-Result<ShardSummary> SummaryOfFile(const std::string& path, std::string_view name, int rank,
-                                   int64_t step) {
+Result<ShardSummary> SummaryOfFile(const std::string& path, std::string_view name, int rank) {
   DSCKPT_ASSIGN_OR_RETURN(const auto input, io::InputFile::Open(path));
-  const uint64_t size = input->size();
-  std::vector<std::byte> head(std::min(size, kPageBytes)), tail(std::min(size, kFooterBytes));
-  DSCKPT_RETURN_IF_ERROR(input->ReadAt(0, head));
-  DSCKPT_RETURN_IF_ERROR(input->ReadAt(size - tail.size(), tail));
-  DSCKPT_ASSIGN_OR_RETURN(const format::Classified what, format::Classify(head, tail, size));
+  DSCKPT_ASSIGN_OR_RETURN(const run::FileEnds ends, run::ReadEnds(*input));
+  DSCKPT_ASSIGN_OR_RETURN(const format::Classified what,
+                          format::Classify(ends.head, ends.tail, input->size()));
   const format::Footer& footer = what.footer;
-  DSCKPT_ASSIGN_OR_RETURN(const auto bytes, ReadIndex(*input, footer));
-  DSCKPT_ASSIGN_OR_RETURN(
-      const format::IndexView index,
-      format::ParseIndex(bytes, {footer.data_begin, footer.tail_begin, footer.index_offset}));
-  if (const auto recorded = format::RecordedStep(index); recorded && *recorded != step) {
-    return Status(StatusCode::kInvalidArgument, "the shard's attribute 'step' is " +
-                                                    std::to_string(*recorded) +
-                                                    ", but the checkpoint is saved as step " +
-                                                    std::to_string(step) + ": give both the same")
+  auto stored = run::ReadShardIndex(*input, footer);
+  if (!stored.ok()) {
+    return Status(stored.status().code(),
+                  "the shard does not read back as it was written: " + stored.status().message())
+        .WithErrno(stored.status().error_number())
         .WithPath(path);
   }
+  const format::IndexView& index = stored->view;
   DSCKPT_RETURN_IF_ERROR(CheckOwner(index, rank));
   ShardSummary summary{std::string(name), {}, ContentsOf(index)};
   DSCKPT_ASSIGN_OR_RETURN(

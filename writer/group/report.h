@@ -41,15 +41,13 @@ std::vector<std::byte> EncodeReport(const Report& report);
 Result<Report> DecodeReport(std::span<const std::byte> bytes);
 
 /// A shard that stands on storage, read back from there: what a reader will find. kInvalidArgument:
-/// it holds what was declared to be another rank's own, or records another step than `step`, which
-/// readers refuse.
+/// it holds what was declared to be another rank's own.
 struct ShardSummary {
   std::string name;
   format::ManifestColumns manifest;
   std::vector<StoredContent> contents;
 };
-Result<ShardSummary> SummaryOfFile(const std::string& path, std::string_view name, int rank,
-                                   int64_t step);
+Result<ShardSummary> SummaryOfFile(const std::string& path, std::string_view name, int rank);
 
 /// The shards of one rank as one manifest, and their contents in its order. Empty when there are
 /// none.

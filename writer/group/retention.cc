@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "format/manifest/manifest.h"
-#include "format/names.h"
+#include "base/text.h"
 #include "io/directory.h"
+#include "run/complete.h"
 #include "run/manifest_file.h"
 #include "run/run_layout.h"
 
@@ -15,14 +15,15 @@ namespace {
 /// Removes a checkpoint so that a crash leaves nothing half-removed under its name: the directory
 /// goes away as a whole, and durably, before anything in it does; where other files stand in it,
 /// the manifest goes first.
-Status RemoveCheckpoint(const std::string& run, const CompleteCheckpoint& checkpoint,
+Status RemoveCheckpoint(const std::string& run, const run::CompleteCheckpoint& checkpoint,
                         const std::string& attempt) {
   const std::string directory = run + "/" + checkpoint.name;
   DSCKPT_ASSIGN_OR_RETURN(const auto entries, io::ListDirectory(directory));
   std::vector<std::string> shards = checkpoint.shards;
   std::sort(shards.begin(), shards.end());
   const bool shared = std::any_of(entries.begin(), entries.end(), [&](const std::string& entry) {
-    return entry != format::kManifestName && !entry.starts_with(".dsckpt-") &&
+    const run::EntryKind kind = run::ParseEntry(entry).kind;
+    return kind != run::EntryKind::kManifest && kind != run::EntryKind::kTemporary &&
            !std::binary_search(shards.begin(), shards.end(), entry);
   });
   if (!shared) {
@@ -41,52 +42,15 @@ Status RemoveCheckpoint(const std::string& run, const CompleteCheckpoint& checkp
 
 }  // namespace
 
-Result<CompleteCheckpoint> ReadComplete(const std::string& run, const std::string& name) {
-  const std::string directory = run + "/" + name;
-  DSCKPT_ASSIGN_OR_RETURN(const run::StoredManifest manifest, run::ReadManifest(directory));
-  DSCKPT_RETURN_IF_ERROR(run::CheckShards(directory, manifest.view));
-  CompleteCheckpoint checkpoint;
-  checkpoint.name = name;
-  if (manifest.view.step >= 0) checkpoint.step = manifest.view.step;
-  checkpoint.serial = manifest.view.serial;
-  checkpoint.parent = manifest.view.parent;
-  checkpoint.attempt = manifest.view.attempt;
-  checkpoint.shards.assign(manifest.view.shard_names.begin(), manifest.view.shard_names.end());
-  return checkpoint;
-}
-
-Result<std::vector<CompleteCheckpoint>> CompleteCheckpoints(const std::string& run) {
-  DSCKPT_ASSIGN_OR_RETURN(const auto names, io::ListDirectory(run));
-  std::vector<CompleteCheckpoint> complete;
-  for (const std::string& name : names) {
-    if (IsHiddenRunEntry(name)) continue;
-    auto checkpoint = ReadComplete(run, name);
-    if (checkpoint.ok()) complete.push_back(std::move(checkpoint).value());
-  }
-  std::sort(complete.begin(), complete.end(), run::SavedBefore);
-  return complete;
-}
-
-bool IsAbandoned(const std::string& run, const std::string& name) {
-  const auto complete = CompleteCheckpoints(run);
-  if (!complete.ok()) return false;
-  const std::vector<run::SaveRecord> saves(complete->begin(), complete->end());
-  const std::vector<bool> abandoned = run::FindAbandoned(saves, run::ReadLatest(run));
-  for (size_t i = 0; i < saves.size(); ++i) {
-    if (saves[i].name == name) return abandoned[i];
-  }
-  return false;
-}
-
 Status ApplyRetention(const std::string& run, const Retention& retention,
                       const std::string& published, const std::string& attempt) {
   if (retention.keep_last <= 0) return Status();
-  DSCKPT_ASSIGN_OR_RETURN(const auto complete, CompleteCheckpoints(run));
+  DSCKPT_ASSIGN_OR_RETURN(const auto complete, run::CompleteCheckpoints(run));
   const auto latest = run::ReadLatest(run);
   Status first;
   const size_t kept = std::min(complete.size(), static_cast<size_t>(retention.keep_last));
   for (size_t i = 0; i < complete.size() - kept; ++i) {
-    const CompleteCheckpoint& old = complete[i];
+    const run::CompleteCheckpoint& old = complete[i];
     const bool every =
         retention.keep_every > 0 && old.step && *old.step % retention.keep_every == 0;
     const bool listed = old.step && std::find(retention.keep.begin(), retention.keep.end(),
@@ -100,10 +64,10 @@ Status ApplyRetention(const std::string& run, const Retention& retention,
 
 Status MoveLatestBack(const std::string& run, const std::string& name) {
   DSCKPT_RETURN_IF_ERROR(run::CheckCheckpointName(name, ""));
-  const auto complete = ReadComplete(run, name);
+  const auto complete = run::ReadComplete(run, name);
   if (!complete.ok()) {
-    return Status(complete.status().code(), "cannot roll back to '" + format::Printable(name) +
-                                                "': " + complete.status().message())
+    return Status(complete.status().code(),
+                  "cannot roll back to '" + Printable(name) + "': " + complete.status().message())
         .WithErrno(complete.status().error_number())
         .WithPath(complete.status().path());
   }
@@ -111,7 +75,7 @@ Status MoveLatestBack(const std::string& run, const std::string& name) {
 }
 
 Status MoveLatestBack(const std::string& run, int64_t step) {
-  DSCKPT_ASSIGN_OR_RETURN(const auto complete, CompleteCheckpoints(run));
+  DSCKPT_ASSIGN_OR_RETURN(const auto complete, run::CompleteCheckpoints(run));
   for (auto save = complete.rbegin(); save != complete.rend(); ++save) {
     if (save->step == step) return run::WriteLatest(run, save->name);
   }

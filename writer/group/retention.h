@@ -1,35 +1,18 @@
 #ifndef DSCKPT_WRITER_GROUP_RETENTION_H_
 #define DSCKPT_WRITER_GROUP_RETENTION_H_
 
-// Complete checkpoints of a run, retention, setting `latest` back.
+// What rank 0 of a run does besides saving: retention, setting `latest` back, and recovery from
+// what crashed groups left behind.
 
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "dsckpt/checkpoint_writer.h"
 #include "dsckpt/status.h"
 #include "io/error.h"
-#include "run/save_order.h"
 
 namespace dsckpt {
-
-/// A checkpoint of which everything is there.
-struct CompleteCheckpoint : run::SaveRecord {
-  std::string attempt;
-  std::vector<std::string> shards;
-};
-/// Its manifest parses and its shards stand with the sizes that it gives. kIncomplete, or why the
-/// manifest cannot be read.
-Result<CompleteCheckpoint> ReadComplete(const std::string& run, const std::string& name);
-/// All that have a manifest, in the order of saves.
-Result<std::vector<CompleteCheckpoint>> CompleteCheckpoints(const std::string& run);
-
-/// Whether `name` is a complete checkpoint that training has left behind, so that a save may take
-/// its place.
-bool IsAbandoned(const std::string& run, const std::string& name);
 
 /// Removes complete checkpoints that no rule keeps, but never `published` nor what `latest` names.
 /// `attempt` makes names that nobody else uses.

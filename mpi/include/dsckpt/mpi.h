@@ -8,9 +8,10 @@
 #include <memory>
 
 #include "dsckpt/coordinator.h"
+#include "dsckpt/export.h"
 #include "dsckpt/status.h"
 
-namespace dsckpt {
+namespace DSCKPT_EXPORT dsckpt {
 
 /// Joins a group that talks through MPI, on a duplicate of `communicator` that the coordinator owns
 /// (spec/commit.md, "MPI"). The call is collective: all ranks make it, and all drop the result

@@ -22,8 +22,8 @@ from torch.distributed.checkpoint.planner import ReadItem
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
 
 from .. import pickles
-from ..writer import save
-from .torch_saved import refusal
+from ..saving import save
+from ..torch_saved import refusal
 
 _METADATA = "torch.distributed.checkpoint.metadata."
 _ALLOWED = (

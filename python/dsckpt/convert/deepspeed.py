@@ -11,8 +11,8 @@ from typing import Any
 from dsckpt import _native
 from dsckpt.checkpoint import MANIFEST, Checkpoint
 from dsckpt.deepspeed import shards, torch_files
-from dsckpt.deepspeed.allow import ALLOWED
 from dsckpt.deepspeed.latest import Pointer
+from dsckpt.deepspeed.pickle_allowlist import ALLOWED
 from dsckpt.deepspeed.pieces import MAIN
 from dsckpt.deepspeed.stored_layout import layouts
 from dsckpt.errors import DsckptError

@@ -16,7 +16,7 @@ from dsckpt.checkpoint import MANIFEST, Checkpoint
 from dsckpt.errors import DsckptError
 from dsckpt.loading import load
 
-from .allow import ALLOWED
+from .pickle_allowlist import ALLOWED
 from .pieces import MAIN
 
 if TYPE_CHECKING:

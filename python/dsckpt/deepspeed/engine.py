@@ -13,10 +13,11 @@ from typing import Any
 from dsckpt import loading
 
 from . import config, consolidate, file_calls, layout, torch_files
-from .allow import ALLOWED
+from .patches import apply_all
+from .pending_save import Request
+from .pickle_allowlist import ALLOWED
 from .service import service
 from .tags import Tags
-from .under_way import Request
 
 __all__ = ["CheckpointEngine"]
 
@@ -52,9 +53,10 @@ class CheckpointEngine:
         ValueError: The configuration cannot be meant.
     """
 
-    def __init__(self, deepspeed_config: Any, rank: int) -> None:
-        from .patches import apply_all  # It replaces methods with ones that know this class.
+    is_dsckpt = True
+    """By this the patches of DeepSpeed's adapter know the class."""
 
+    def __init__(self, deepspeed_config: Any, rank: int) -> None:
         problems = apply_all()
         if problems:
             raise RuntimeError(

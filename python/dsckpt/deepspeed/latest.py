@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from .replacing import replacing
-
-if TYPE_CHECKING:
-    from .under_way import Request
 
 NAME = "latest"
 
@@ -27,13 +23,13 @@ class Pointer:
             file.write(os.fsencode(self.tag + "\n"))
 
 
-def pointer(request: Request, by_commit: bool) -> Pointer | None:
+def pointer(save_dir: str, tag: str, wanted: bool, by_commit: bool) -> Pointer | None:
     """What has to be written by hand, if anything.
 
     Args:
-        request: The checkpoint that begins.
+        save_dir: As DeepSpeed was given it.
+        tag: The checkpoint that begins.
+        wanted: Whether `latest` is to name it.
         by_commit: Whether its commit makes `latest` name it.
     """
-    if by_commit or not request.save_latest:
-        return None
-    return Pointer(request.save_dir, request.tag)
+    return Pointer(save_dir, tag) if wanted and not by_commit else None

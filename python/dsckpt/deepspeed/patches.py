@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import readers
-from .engine import CheckpointEngine
 from .service import service
 
 logger = logging.getLogger("dsckpt.deepspeed")
@@ -107,7 +106,7 @@ def apply_all() -> list[str]:
 def _shim(adapter: Any) -> Any:
     """Our engine inside DeepSpeed's adapter; None where another one is used, or none any more."""
     inner = getattr(adapter, "ckpt_engine", None)
-    return inner if isinstance(inner, CheckpointEngine) else None
+    return inner if getattr(inner, "is_dsckpt", False) is True else None
 
 
 def _create(original: Function) -> Function:

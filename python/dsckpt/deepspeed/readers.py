@@ -12,8 +12,8 @@ from typing import Any
 from dsckpt import _native, loading, pending
 from dsckpt.errors import DsckptError
 
-from .allow import ALLOWED
 from .consolidate import fp32_state_dict
+from .pickle_allowlist import ALLOWED
 
 Function = Callable[..., Any]
 

@@ -15,8 +15,8 @@ from dsckpt.writer import AsyncWriter
 
 from . import config, file_calls, latest, shards
 from .config import Settings
+from .pending_save import PendingSave, Request
 from .store import Writers
-from .under_way import Request, UnderWay
 
 logger = logging.getLogger("dsckpt.deepspeed")
 
@@ -38,7 +38,7 @@ class Service:
         self._settings: Settings | None = None
         self._writer: AsyncWriter | None = None
         self._writers = Writers()
-        self._under_way: list[UnderWay] = []
+        self._under_way: list[PendingSave] = []
         self.busy = False
 
     def configure(self, settings: Settings) -> None:
@@ -74,7 +74,8 @@ class Service:
             group = self._writers.alone(writer, request.save_dir, request.tag)
         else:
             group = self._writers.group(writer, request.save_dir, request.tag, request.save_latest)
-        point = latest.pointer(request, group.keeps_latest) if group.rank == 0 else None
+        wanted = request.save_latest and group.rank == 0
+        point = latest.pointer(request.save_dir, request.tag, wanted, group.keeps_latest)
         failure, prepared = _prepare(request)
 
         def begin() -> Any:
@@ -96,7 +97,7 @@ class Service:
                 raise failure or error from None
         else:
             before = self._under_way[-1] if self._under_way else None
-            self._under_way.append(UnderWay(handle, request, group, point, before))
+            self._under_way.append(PendingSave(handle, request, group, point, before))
 
     def fence(self) -> None:
         """Waits until parameters and optimizer state may change; free when nothing is saved."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dsckpt import _native, memory, rebuild, streams, tree
-from dsckpt import writer as writing
+from dsckpt import _native, memory, prepared, rebuild, streams, tree
 from dsckpt.errors import DsckptError
 
 from .layout import Layout
@@ -18,7 +17,7 @@ def prepare(
     layout_of: Callable[[str], Layout],
     attributes: dict[str, Any],
     sources: Iterable[Any] | None,
-) -> writing.Prepared:
+) -> prepared.Prepared:
     """Describes the files of one rank.
 
     Args:
@@ -32,17 +31,17 @@ def prepare(
         (name, _walker(state, Names(name, layout_of(name)), attributes, lazy))
         for name, state in files.items()
     ]
-    return writing.Prepared(shards, debug=False)
+    return prepared.Prepared(shards, debug=False)
 
 
-def failing(error: BaseException) -> writing.Prepared:
+def failing(error: BaseException) -> prepared.Prepared:
     """What makes a save fail on all ranks, with this rank's reason."""
 
     def refuse(value: object, path: list[object]) -> Any:
         raise DsckptError(f"this rank could not save: {error}", "Cancelled")
 
     walker = _native.Walker({"failure": error}, classify=refuse)
-    return writing.Prepared([("", walker)], debug=False)
+    return prepared.Prepared([("", walker)], debug=False)
 
 
 def state_bytes(states: Iterable[Any]) -> int:
@@ -70,7 +69,7 @@ def _walker(
         classify=_Classifier(names, lazy),
         attributes={**attributes, **more},
         tensor_capture=_native.AT_SAVE,
-        owner_of=writing.storage_of,
+        owner_of=prepared.storage_of,
         stream_of=streams.current,
     )
 

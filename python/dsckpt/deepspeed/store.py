@@ -11,7 +11,7 @@ from dsckpt import _native
 from dsckpt.coordinators import default_coordinator
 from dsckpt.own import own_rank, ranks_here
 
-from .progress import Progress
+from .rank_counter import RankCounter
 
 logger = logging.getLogger("dsckpt.deepspeed")
 
@@ -28,7 +28,7 @@ class Group:
         rank: This rank.
         keeps_latest: Whether the commit replaces `latest`.
         number: Of the checkpoint among those of the run directory, from 1.
-        progress: Who is done with how many of them.
+        counter: Who is done with how many of them.
     """
 
     native: _native.CheckpointWriter
@@ -36,15 +36,15 @@ class Group:
     rank: int
     keeps_latest: bool
     number: int
-    progress: Progress
+    counter: RankCounter
 
     def done(self) -> None:
         """To be called when this rank knows the outcome, and `latest` says it."""
-        self.progress.say(self.number)
+        self.counter.say(self.number)
 
     def wait_for_latest(self) -> None:
         """Waits until rank 0 has called done(): others must not find an older `latest`."""
-        self.progress.wait([0], self.number, _PATIENCE_SECONDS)
+        self.counter.wait([0], self.number, _PATIENCE_SECONDS)
 
 
 @dataclass
@@ -52,14 +52,14 @@ class _Writer:
     native: _native.CheckpointWriter
     rank: int
     size: int
-    progress: Progress
+    counter: RankCounter
     given: int = 0
 
     def close(self) -> None:
         """Waits for its checkpoints. Rank 0 may serve the store: it stays until all are done."""
         self.native.close()
         if self.rank == 0 and self.given:
-            self.progress.wait(range(self.size), self.given, _PATIENCE_SECONDS)
+            self.counter.wait(range(self.size), self.given, _PATIENCE_SECONDS)
 
 
 class Writers:
@@ -72,7 +72,7 @@ class Writers:
         self._store: Any = None
         self._open: dict[tuple[str, bool], _Writer] = {}
         self._alone: dict[str, _Writer] = {}
-        self._progress: Progress | None = None  # Of all those in _alone.
+        self._counter: RankCounter | None = None  # Of all those in _alone.
         self._given_alone = 0
 
     def group(self, writer: Any, save_dir: str, tag: str, save_latest: bool) -> Group:
@@ -88,7 +88,7 @@ class Writers:
         if chosen is None:
             chosen = self._open[run, keeps_latest] = _make(writer, run, keeps_latest, store)
         chosen.given += 1
-        return Group(chosen.native, name, chosen.rank, keeps_latest, chosen.given, chosen.progress)
+        return Group(chosen.native, name, chosen.rank, keeps_latest, chosen.given, chosen.counter)
 
     def alone(self, writer: Any, save_dir: str, tag: str) -> Group:
         """The same for a tag that is this rank's own: it commits what it saves by itself.
@@ -97,17 +97,17 @@ class Writers:
         """
         run, name = _place(save_dir, tag)
         store = self._current()
-        if self._progress is None:
+        if self._counter is None:
             session = f"alone-{next_number(store, 'alone')}"
-            self._progress, self._given_alone = Progress(store, session, own_rank()), 0
+            self._counter, self._given_alone = RankCounter(store, session, own_rank()), 0
         chosen = self._alone.get(run)
         if chosen is None:
             native = _native.CheckpointWriter(writer.native, run, standalone=True, on_event=_warn)
-            chosen = _Writer(native, own_rank(), ranks_here(), self._progress)
+            chosen = _Writer(native, own_rank(), ranks_here(), self._counter)
             self._alone[run] = chosen
         self._given_alone += 1
         chosen.given = self._given_alone
-        return Group(chosen.native, name, chosen.rank, False, chosen.given, chosen.progress)
+        return Group(chosen.native, name, chosen.rank, False, chosen.given, chosen.counter)
 
     def _current(self) -> Any:
         store = default_store()
@@ -119,7 +119,7 @@ class Writers:
     def close(self) -> None:
         """Ends them when their checkpoints are durable."""
         opened = [*self._open.values(), *self._alone.values()]
-        self._open, self._alone, self._store, self._progress = {}, {}, None, None
+        self._open, self._alone, self._store, self._counter = {}, {}, None, None
         for chosen in opened:
             chosen.close()
 
@@ -135,8 +135,8 @@ def _make(writer: Any, run: str, keeps_latest: bool, store: Any) -> _Writer:
         writer.native, run, coordinator=coordinator, standalone=not keeps_latest, on_event=_warn
     )
     rank = coordinator.rank()
-    progress = Progress(store, coordinator.session(), rank)
-    return _Writer(native, rank, coordinator.size(), progress)
+    counter = RankCounter(store, coordinator.session(), rank)
+    return _Writer(native, rank, coordinator.size(), counter)
 
 
 def default_store() -> Any:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from dsckpt.errors import PickleRefused
-from dsckpt.writer import save_safetensors
+from dsckpt.saving import save_safetensors
 
-from .allow import resolve
 from .config import KEY
+from .pickle_allowlist import resolve
 from .replacing import replacing
 
 _ZIP = b"PK\x03\x04"
@@ -42,7 +42,7 @@ def load(
         dsckpt.PickleRefused: It holds something else.
         dsckpt.DsckptError: Corrupt.
     """
-    from dsckpt.convert import torch_saved
+    from dsckpt import torch_saved  # It needs torch.
 
     classes = () if allow_pickle else resolve(allow)
     try:

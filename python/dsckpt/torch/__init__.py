@@ -1,14 +1,18 @@
-"""Storage for torch.distributed.checkpoint: DCP's planning and resharding, dsckpt's files.
+"""The old name of `dsckpt.dcp`, deprecated: new programs import that.
 
-Example:
-    >>> import torch.distributed.checkpoint as dcp
-    >>> from dsckpt.torch import DcpReader, DcpWriter
-    >>> writer = DcpWriter()
-    >>> dcp.async_save(state, storage_writer=writer, checkpoint_id="run/step-100")
-    >>> dcp.load(state, storage_reader=DcpReader(), checkpoint_id="run/step-100")
+Its modules are those of `dsckpt.dcp`, so that what was pickled or imported by the old names is
+found.
 """
 
-from .reader import DcpReader
-from .writer import DcpWriter
+from __future__ import annotations
+
+import sys
+
+from .. import dcp
+from ..dcp import DcpReader, DcpWriter
 
 __all__ = ["DcpReader", "DcpWriter"]
+
+for _name in ("group", "items", "metadata", "reader", "reading", "staging", "writer"):
+    globals()[_name] = sys.modules[f"{__name__}.{_name}"] = getattr(dcp, _name)
+del _name

@@ -1,5 +1,8 @@
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -362,4 +365,54 @@ TEST_CASE("a slice opens only the shards that hold it, of 64") {
   REQUIRE(checkpoint->Read({.name = "w", .box = box, .out = out}).ok());
   CHECK(FromBytes(out) == std::vector<float>{203, 205, 207, 209, 211, 213});
   CHECK(checkpoint->open_shard_count() == 2);
+}
+
+namespace {
+
+/// Lowers the limit of open descriptors to `more` than there are now.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(rlim_t more) {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit few = before_;
+    few.rlim_cur = static_cast<rlim_t>(std::distance(begin(all), end(all))) + more;
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_;
+};
+
+}  // namespace
+
+TEST_CASE("a checkpoint of more shards than the process may open files") {
+  constexpr int64_t kShards = 300;
+  const TempDir dir;
+  std::vector<std::string> paths;
+  std::vector<float> expected;
+  for (int64_t i = 0; i < kShards; ++i) {
+    std::vector<Local> mine = {Rows(kShards, 2, i, i + 1, static_cast<float>(2 * i))};
+    paths.push_back(dir / std::to_string(i));
+    REQUIRE(SaveFile(paths.back(), *job::Provider(mine), {}, {.pool_bytes = kMiB}).ok());
+    for (int64_t k = 0; k < 2; ++k) expected.push_back(static_cast<float>(2 * i + k));
+  }
+  const FewDescriptors few(200);
+  const auto checkpoint = Checkpoint::OpenShards(paths).value();
+  // A user may hold all files; mapped ones take no descriptors until they are read.
+  std::vector<File> files;
+  for (uint32_t i = 0; i < kShards; ++i) files.push_back(checkpoint.OpenShard(i).value());
+  std::vector<std::byte> out(expected.size() * sizeof(float));
+  for (int round = 0; round < 2; ++round) {
+    REQUIRE(checkpoint.Read({.name = "w", .whole = true, .out = out}).ToString() == "Ok");
+    CHECK(FromBytes(out) == expected);
+    for (size_t i = 0; i < files.size(); ++i) {
+      const TensorInfo info = files[i].tensor(0);
+      std::vector<std::byte> row(info.raw_bytes);
+      const LoadRequest request{.name = info.name, .data = row.data(), .bytes = row.size()};
+      REQUIRE(files[i].Load(std::span(&request, 1)).ToString() == "Ok");
+      CHECK(FromBytes(row)[0] == expected[2 * i]);
+    }
+  }
 }

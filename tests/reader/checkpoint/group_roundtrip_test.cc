@@ -103,9 +103,10 @@ TEST_CASE("objects and attributes come from the rank's own shard, else from rank
         DSCKPT_ASSIGN_OR_RETURN(const auto writer,
                                 CheckpointWriter::Create(*engine, {.run_directory = dir / "run",
                                                                    .coordinator = coordinator}));
-        int64_t rng = 100 + rank, step = 7;
+        int64_t rng = 100 + rank, config = 9, step = 7;
         State state;
         state.AddBytes("rng", &rng, sizeof rng);
+        state.AddBytes("config", &config, sizeof config);
         state.AddAttribute("step", &step);
         DSCKPT_RETURN_IF_ERROR(writer->Save(7, state).status());
         return writer->WaitDurable();
@@ -120,12 +121,49 @@ TEST_CASE("objects and attributes come from the rank's own shard, else from rank
   const auto checkpoint = RunDirectory::Open(dir / "run")->Latest();
   REQUIRE(checkpoint.ok());
   for (const uint32_t rank : {0u, 1u, 2u}) {
-    int64_t rng = 0, step = 0;
+    CAPTURE(rank);
+    int64_t rng = 0, config = 0, step = 0;
     State state;
     state.AddBytes("rng", &rng, sizeof rng);
+    state.AddBytes("config", &config, sizeof config);
     state.AddAttribute("step", &step);
-    REQUIRE(checkpoint->Restore(state, rank).ok());
-    CHECK(rng == (rank == 1 ? 101 : 100));
+    const Status restored = checkpoint->Restore(state, rank);
+    if (rank < 2) {
+      CHECK(restored.ToString() == "Ok");
+      CHECK(rng == 100 + rank);
+    } else {
+      // Rank 2 wrote nothing. Rank 0's state of something that every rank has for itself, unmarked,
+      // would be the wrong one without a word.
+      CHECK(restored.code() == StatusCode::kNotFound);
+      CHECK(restored.message().find("rank 2 saved nothing here, and 'rng' differs from rank to "
+                                    "rank") != std::string::npos);
+      CHECK((rng == 0 && config == 0 && step == 0));
+      REQUIRE(checkpoint->Restore(state, rank, {.partial = true}).ToString() == "Ok");
+      CHECK(rng == 0);
+    }
+    CHECK(config == 9);
     CHECK(step == 7);
+  }
+}
+
+TEST_CASE("a merged checkpoint gives ranks their own objects, marked or not") {
+  const TempDir dir;
+  int64_t first = 100, second = 101, config = 9;
+  State merged;
+  merged.AddBytes("rng", &first, sizeof first);
+  merged.AddBytes("ranks/1/rng", &second, sizeof second);
+  merged.AddBytes("config", &config, sizeof config);
+  REQUIRE(SaveFile(dir / "f", merged, {}, kSmallEngine).ToString() == "Ok");
+  const auto checkpoint = Checkpoint::Open(dir / "f").value();
+  for (const uint32_t rank : {0u, 1u, 2u}) {
+    CAPTURE(rank);
+    int64_t rng = 0, same = 0;
+    State state;
+    state.AddBytes("rng", &rng, sizeof rng);
+    state.AddBytes("config", &same, sizeof same);
+    const Status restored = checkpoint.Restore(state, rank);
+    CHECK(restored.code() == (rank < 2 ? StatusCode::kOk : StatusCode::kNotFound));
+    CHECK(rng == (rank < 2 ? 100 + rank : 0));
+    CHECK(same == (rank < 2 ? 9 : 0));
   }
 }

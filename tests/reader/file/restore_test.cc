@@ -156,7 +156,7 @@ TEST_CASE("a restore that does not fit writes nothing and says why") {
       {[](Trainer& t) {
          t.shape = {3, 2};
        },
-       {"'embed'", "[2,3]", "[3,2]"}},
+       {"'embed'", "[2, 3]", "[3, 2]"}},
       {[](Trainer& t) { t.writable = false; }, {"'head'", "read-only"}},
       {[](Trainer& t) { t.rng.resize(4); }, {"'rng'", "5 and 4 bytes"}},
       {[](Trainer& t) { t.restore_stream = false; }, {"only in the file: 'stream'"}},

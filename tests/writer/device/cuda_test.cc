@@ -116,7 +116,7 @@ TEST_CASE("a graph captured in another thread survives saves, fences and loads")
     // All of it during the capture: registration, streams, events, copies.
     const auto engine = MakeEngine();
     State wrong;
-    wrong.Device("w", memory, kU8, {kBytes}, captured);
+    wrong.AddDeviceTensor("w", memory, kU8, {kBytes}, captured);
     CHECK(engine->Save(dir / "g", wrong).status().code() == StatusCode::kFailedPrecondition);
     const auto save = engine->Save(dir / "f", state);
     CHECK(save.status().ToString() == "Ok");

@@ -79,7 +79,7 @@ TEST_CASE("where a group of tensors ends in the image and in the log") {
 
   struct Case {
     std::string prefix;
-    uint64_t host_windows, log_items;
+    uint64_t host_windows, appended_items;
   };
   const Case cases[] = {{"a/", 3, 0},     {"a/1", 2, 0},      {"a", 3, 0},   {"b/", 6, 0},
                         {"b/now", 0, 0},  {"c/", 0, 2},       {"c/o", 0, 0}, {"d", 0, 3},
@@ -91,7 +91,7 @@ TEST_CASE("where a group of tensors ends in the image and in the log") {
                                            each.prefix, kWindow);
     CHECK(ends.host_windows == each.host_windows);
     CHECK(ends.device_windows == 0);
-    CHECK(ends.log_items == each.log_items);
+    CHECK(ends.appended_items == each.appended_items);
   }
 }
 

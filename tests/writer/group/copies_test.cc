@@ -52,7 +52,7 @@ Status Check(const std::vector<Stored>& ranks) {
     const std::string name = "shard-" + std::to_string(rank);
     REQUIRE(SaveFile(dir / name, *provider, {}, {.pool_bytes = 8 * kMiB}).ToString() == "Ok");
     std::vector<ShardSummary> shards = {
-        SummaryOfFile(dir / name, name, static_cast<int>(rank), 0).value()};
+        SummaryOfFile(dir / name, name, static_cast<int>(rank)).value()};
     summaries.push_back(Merge(std::move(shards)).value());
     // As it travels.
     Report report;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <random>
 
+#include "run/complete.h"
 #include "tests/support/catch.h"
 #include "tests/support/fault_fs.h"
 #include "tests/support/temp_dir.h"
@@ -104,7 +105,7 @@ void CheckAfterCrash(const Place& place, const std::vector<Ended>& ended, const 
       CHECK(WhyIncomplete(place.run + "/" + name) == "");
     }
     if (failed > 0) {
-      const bool ours = has_manifest && ReadComplete(place.run, name).ok() &&
+      const bool ours = has_manifest && run::ReadComplete(place.run, name).ok() &&
                         ShardValues(place.run + "/" + name)[0] == 1;
       CHECK_FALSE(ours);
     }

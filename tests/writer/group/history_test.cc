@@ -11,6 +11,7 @@
 #include <random>
 
 #include "dsckpt/checkpoint.h"
+#include "run/complete.h"
 #include "tests/support/catch.h"
 #include "tests/support/fault_fs.h"
 #include "tests/support/temp_dir.h"
@@ -60,7 +61,7 @@ Act RandomAct(std::mt19937& random) {
 bool MustBeRefused(const std::string& run, const Act& act) {
   const std::string name = DefaultCheckpointName(act.step);
   return act.kind == Act::Kind::kSave && !act.replace &&
-         fs::exists(run + "/" + name + "/dsckpt.manifest") && !IsAbandoned(run, name);
+         fs::exists(run + "/" + name + "/dsckpt.manifest") && !run::IsAbandoned(run, name);
 }
 
 Status Perform(CheckpointWriter& writer, const Act& act) {
@@ -195,7 +196,7 @@ class History {
   /// Reader and writer order the same checkpoints in the same way.
   void CheckAgreement() {
     const auto directory = RunDirectory::Open(run_);
-    const auto complete = CompleteCheckpoints(run_);
+    const auto complete = run::CompleteCheckpoints(run_);
     REQUIRE(directory.ok());
     REQUIRE(complete.ok());
     REQUIRE(directory->checkpoints().size() == complete->size());
@@ -204,7 +205,7 @@ class History {
       CHECK(entry.name == (*complete)[i].name);
       CHECK(entry.serial == (*complete)[i].serial);
       CHECK(entry.step == (*complete)[i].step);
-      CHECK(entry.abandoned == IsAbandoned(run_, entry.name));
+      CHECK(entry.abandoned == run::IsAbandoned(run_, entry.name));
       if (i > 0) CHECK(entry.serial > directory->checkpoints()[i - 1].serial);
     }
     CHECK(directory->ignored_entries().empty());

@@ -174,11 +174,11 @@ std::vector<std::string> LeftOvers(const std::string& run) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(run)) {
     std::string name = entry.path().filename().string();
-    if (run::ParseMarkedName(name)) names.push_back(name);
+    if (run::ParseMarkedEntry(name)) names.push_back(name);
     if (!entry.is_directory()) continue;
     for (const auto& inner : std::filesystem::directory_iterator(entry.path())) {
       const std::string below = inner.path().filename().string();
-      if (run::ParseMarkedName(below)) names.push_back(name + "/" + below);
+      if (run::ParseMarkedEntry(below)) names.push_back(name + "/" + below);
     }
   }
   std::sort(names.begin(), names.end());
@@ -193,8 +193,7 @@ std::string WhyIncomplete(const std::string& directory) {
     const auto file = File::Open(directory + "/" + name);
     if (!file.ok()) return file.status().ToString();
     const auto again =
-        SummaryOfFile(directory + "/" + name, name, static_cast<int>(manifest->view.shard_rank[i]),
-                      manifest->view.step);
+        SummaryOfFile(directory + "/" + name, name, static_cast<int>(manifest->view.shard_rank[i]));
     if (!again.ok()) return again.status().ToString();
     if (again->manifest.shard_index_xxh3_64[0] != manifest->view.shard_index_xxh3_64[i] ||
         again->manifest.shard_file_bytes[0] != manifest->view.shard_file_bytes[i]) {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "dsckpt/checkpoint.h"
+#include "run/complete.h"
 #include "run/manifest_file.h"
 #include "tests/support/catch.h"
 #include "tests/support/fault_fs.h"
@@ -145,10 +146,10 @@ TEST_CASE("latest names what was saved last, whatever its step") {
   run.writer.reset();
   run.writer = CheckpointWriter::Create(*run.engine, {.run_directory = run.path}).value();
   REQUIRE(run.Save(1).ok());
-  CHECK(ReadComplete(run.path, "step-0000000005")->serial == 1);
-  CHECK(ReadComplete(run.path, "step-0000000003")->serial == 2);
-  CHECK(ReadComplete(run.path, "step-0000000004")->serial == 4);
-  CHECK(ReadComplete(run.path, "step-0000000001")->serial == 5);
+  CHECK(run::ReadComplete(run.path, "step-0000000005")->serial == 1);
+  CHECK(run::ReadComplete(run.path, "step-0000000003")->serial == 2);
+  CHECK(run::ReadComplete(run.path, "step-0000000004")->serial == 4);
+  CHECK(run::ReadComplete(run.path, "step-0000000001")->serial == 5);
 }
 
 TEST_CASE("one rule for the text of latest") {

@@ -1,0 +1,160 @@
+"""A writer of shards and manifests, written from spec/format.md alone; section numbers refer to it.
+
+It is for tests: it takes columns as they are, lays a file out, and makes all sums right. Needs the package `xxhash`.
+"""
+
+import json
+import struct
+
+import xxhash
+from read_dsckpt import CHUNK, DTYPES, LISTABLE, MAGIC, PAGE, up
+from write_flatbuffer import Writer
+
+
+def sums(raw):
+    """Section 8: chunk sums, low half first."""
+    whole = [xxhash.xxh3_128_intdigest(raw[at : at + CHUNK]) for at in range(0, len(raw), CHUNK)]
+    return [(value & (1 << 64) - 1, value >> 64) for value in whole]
+
+
+def stored_bytes(item):
+    return len(b"".join(item["stored"])) if item["encoding"] else len(item["raw"])
+
+
+def ends(lengths):
+    out, total = [], 0
+    for length in lengths:
+        total += length
+        out.append(total)
+    return out
+
+
+def names(texts, later):
+    encoded = [text.encode() for text in texts]
+    return ("table", [("bytes", b"".join(encoded)), ("vector", "I", ends(map(len, encoded))), *later])
+
+
+def in_class_order(tensors):
+    largest = lambda size: (size | PAGE) & -(size | PAGE)
+    return sorted(tensors, key=lambda t: (-largest(len(t["raw"])), t["name"].encode()))
+
+
+def lay_out(content):
+    """Section 3: sets every item's "offset"; returns D, L and the begin of the index."""
+    raw = [t for t in content["tensors"] if not t["encoding"]]
+    listed = in_class_order(t for t in raw if t["code"] in LISTABLE)
+    at = data_begin = up(8 + len(header(content, listed, 0, 0, 0)), PAGE)
+    ends_of = []
+    for region in (listed, in_class_order(t for t in raw if t["code"] not in LISTABLE)):
+        for tensor in region:
+            tensor["offset"], at = at, at + len(tensor["raw"])
+        ends_of.append(at)
+        at = up(at, PAGE)
+    log = [t for t in content["tensors"] if t["encoding"]] + content["objects"]
+    for item in sorted(log, key=lambda item: item["name"].encode()):
+        item["offset"] = up(at, 64)
+        at = item["offset"] + stored_bytes(item)
+    return listed, data_begin, ends_of[0], up(at, 64)
+
+
+def header(content, listed, data_begin, tail_begin, size):
+    """Section 4.2."""
+    quoted = lambda text: json.dumps(text, ensure_ascii=False)
+    own = {name: content["tensors"][target]["name"] for name, target in content["aliases"].items()
+           if name != "format" and not name.startswith("dsckpt")}
+    members = {**content["metadata"], **own}
+    text = ['"dsckpt":"%-8s"' % f"1.{content['minor']}", f'"dsckpt.bytes":"{size:020}"', '"format":' + quoted(members.pop("format", "pt"))]
+    text += [f"{quoted(key)}:{quoted(members[key])}" for key in sorted(members, key=str.encode)]
+    entries = ['"__metadata__":{' + ",".join(text) + "}"]
+    for t in listed:
+        place = t.get("offset", 0) - data_begin
+        shape = ",".join(map(str, t["shape"]))
+        entries.append(f'{quoted(t["name"])}:{{"dtype":"{DTYPES[t["code"]]}","shape":[{shape}],"data_offsets":[{place},{place + len(t["raw"])}]}}')
+    begin, end = tail_begin - data_begin, size - data_begin
+    entries.append(f'"__dsckpt__":{{"dtype":"U8","shape":[{end - begin:<20}],"data_offsets":[{begin:<20},{end:<20}]}}')
+    return ("{" + ",".join(entries) + "}").encode()
+
+
+def payload(items, first_sum, first_stored, later):
+    """Section 6.5; the running totals of objects go on from the tensors'."""
+    chunks = [len(item["sums"]) for item in items]
+    stored = [len(item["stored"]) if item["encoding"] else 0 for item in items]
+    return ("table", [("vector", "Q", [item["offset"] for item in items]), ("vector", "Q", [len(item["raw"]) for item in items]),
+                      ("vector", "Q", [stored_bytes(item) for item in items]), ("vector", "B", [item["encoding"] for item in items]),
+                      ("vector", "I", [first_sum + end for end in ends(chunks)]),
+                      ("vector", "I", [first_stored + end for end in ends(stored)]), *later])
+
+
+def pieces_table(logical, pieces, later):
+    """Section 12. logical: (name, shape) in name order; pieces: (tensor, logical, element_offset, form, bounds, group), in order."""
+    column = lambda i, code: ("vector", code, [piece[i] for piece in pieces])
+    return ("table", [names([name for name, _ in logical], later), ("vector", "I", ends(len(shape) for _, shape in logical)),
+                      ("vector", "q", [dim for _, shape in logical for dim in shape]), column(0, "I"), column(1, "I"), column(2, "Q"),
+                      column(3, "B"), ("vector", "I", ends(len(piece[4]) for piece in pieces)),
+                      ("vector", "Q", [bound for piece in pieces for bound in piece[4]]), column(5, "I"), *later])
+
+
+def tree_table(tree, later):
+    if tree is None:
+        return None
+    return ("table", [("vector", "BBHIQQ", tree["nodes"]), ("bytes", tree["heap"]) if tree["heap"] else None,
+                      ("strings", tree["tags"]) if tree["tags"] else None, *later])
+
+
+def index(content, rng):
+    tensors, objects, later = content["tensors"], content["objects"], content.get("later_fields", [])
+    every = tensors + objects
+    first = sum(len(t["sums"]) for t in tensors), sum(len(t["stored"]) for t in tensors if t["encoding"])
+    stored = [(xxhash.xxh3_64_intdigest(chunk), len(chunk), 0) for item in every if item["encoding"] for chunk in item["stored"]]
+    root = [
+        ("B", 1) if rng.random() < 0.3 else None,
+        ("vector", "HHII", content["dtypes"]),
+        ("strings", content["media_types"]),
+        ("table", [names((t["name"] for t in tensors), later), ("vector", "B", [t["dtype"] for t in tensors]),
+                   ("vector", "I", ends(len(t["shape"]) for t in tensors)), ("vector", "q", [dim for t in tensors for dim in t["shape"]]),
+                   payload(tensors, 0, 0, later), *later]),
+        ("table", [names(content["aliases"], later), ("vector", "I", list(content["aliases"].values())), *later]),
+        ("table", [names((o["name"] for o in objects), later), ("vector", "B", [o["media_type"] for o in objects]), payload(objects, *first, later), *later]),
+        ("vector", "QQ", [pair for item in every for pair in item["sums"]]),
+        ("vector", "QII", stored),
+        pieces_table(*content["pieces"], later) if content["pieces"] else None,
+        tree_table(content["tree"], later), tree_table(content["attributes"], later),
+        names(content["rank_own"], later) if content["rank_own"] else None,
+        ("I", content["rank"]) if content["rank_own"] else None,
+        *later,
+    ]
+    return Writer(rng, b"DSCK", content.get("align_empty", True)).finish(root)
+
+
+def shard(content, rng):
+    """The bytes of a shard. `content` has tensors, aliases and objects in name order, and what index() looks at."""
+    for item in content["tensors"] + content["objects"]:
+        item.setdefault("sums", sums(item["raw"]))
+    listed, data_begin, tail_begin, index_offset = lay_out(content)
+    data = bytearray(index_offset)
+    for item in content["tensors"] + content["objects"]:
+        stored = b"".join(item["stored"]) if item["encoding"] else item["raw"]
+        data[item["offset"] : item["offset"] + len(stored)] = stored
+    buffer = index(content, rng)
+    size = index_offset + len(buffer) + 128
+    text = struct.pack("<Q", data_begin - 8) + header(content, listed, data_begin, tail_begin, size)
+    data[:data_begin] = text.ljust(data_begin)
+    footer = struct.pack("<7QHHIQQ32x", size, data_begin, tail_begin, index_offset, len(buffer), xxhash.xxh3_64_intdigest(buffer),
+                         xxhash.xxh3_64_intdigest(bytes(data[:data_begin])), 1, content["minor"], 128, 0, content["compatible"])
+    return bytes(data) + buffer + footer + struct.pack("<Q", xxhash.xxh3_64_intdigest(footer)) + MAGIC
+
+
+def manifest(said, rng):
+    """Section 22. shards: (name, rank, file_bytes, index_bytes, index_xxh3_64), in order; logical: (name, dtype, shape); placed: (shard, piece)."""
+    later = said.get("later_fields", [])
+    column = lambda i, code: ("vector", code, [row[i] for row in said["shards"]])
+    dtypes = sorted({dtype for _, dtype, _ in said["logical"]})
+    root = [None, ("q", said["step"]), ("I", said["ranks"]),
+            ("table", [("strings", [row[0].encode() for row in said["shards"]]), column(1, "I"), column(2, "Q"), column(3, "Q"), column(4, "Q"), *later]),
+            ("vector", "HHII", dtypes), ("vector", "B", [dtypes.index(dtype) for _, dtype, _ in said["logical"]]),
+            pieces_table([(name, shape) for name, _, shape in said["logical"]], [piece for _, piece in said["placed"]], later),
+            ("vector", "I", [shard for shard, _ in said["placed"]]), ("Q", said["serial"]), ("Q", said["parent"]), *later]
+    root[0] = ("string", said["attempt"].encode())
+    buffer = Writer(rng, b"DSCM").finish(root)
+    end = struct.pack("<QQHHIQQQ", len(buffer) + 64, len(buffer), 1, said["minor"], 64, 0, said["compatible"], 0)
+    return buffer + end + struct.pack("<Q", xxhash.xxh3_64_intdigest(buffer + end)) + b"DSCKMANI"
