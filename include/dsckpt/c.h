@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/// \file
 /// dsckpt for C, and the stable binary interface: functions are only added, structs only grow.
 ///
 /// Errors. Every function that can fail returns a DSCKPT_* code, 0 for success, and takes as its
@@ -121,15 +122,25 @@ enum { DSCKPT_EVENT_FALLBACK = 0, DSCKPT_EVENT_SAVE_FAILED = 1, DSCKPT_EVENT_DUR
 /// (dsckpt/device.h). Otherwise the ordinal of a device.
 enum { DSCKPT_DEVICE_OF_POINTER = -2 };
 
+/// What saves; see dsckpt::Engine.
 typedef struct dsckpt_engine dsckpt_engine;
+/// What is saved and restored; see dsckpt::State.
 typedef struct dsckpt_state dsckpt_state;
+/// One save under way; see dsckpt::SaveHandle.
 typedef struct dsckpt_save dsckpt_save;
+/// An open file; see dsckpt::File.
 typedef struct dsckpt_file dsckpt_file;
+/// A tensor in memory; see dsckpt::Tensor.
 typedef struct dsckpt_view dsckpt_view;
+/// Receives the bytes of an object while it is being saved.
 typedef struct dsckpt_sink dsckpt_sink;
+/// An open checkpoint of any number of ranks; see dsckpt::Checkpoint.
 typedef struct dsckpt_checkpoint dsckpt_checkpoint;
+/// The checkpoints of a training run; see dsckpt::RunDirectory.
 typedef struct dsckpt_run dsckpt_run;
+/// What saves the checkpoints of a group of ranks; see dsckpt::CheckpointWriter.
 typedef struct dsckpt_checkpoint_writer dsckpt_checkpoint_writer;
+/// One checkpoint under way; see dsckpt::CheckpointHandle.
 typedef struct dsckpt_checkpoint_save dsckpt_checkpoint_save;
 
 /// "0.1.0". Static.
@@ -160,12 +171,15 @@ enum { DSCKPT_PIECE_BOX = 0, DSCKPT_PIECE_FLAT = 1 };
 /// dsckpt::Piece. A logical tensor is what the job calls one tensor, whole, however its elements
 /// are split over ranks. Never grows.
 typedef struct dsckpt_piece {
+  /// The name of the logical tensor.
   const char* logical_name;
   /// `logical_rank` dimensions, without any padding that the job uses.
   const int64_t* logical_shape;
+  /// The number of dimensions of the logical tensor.
   size_t logical_rank;
   /// A box: [begin[i], end[i]) of each dimension, stored row-major. Otherwise not used.
   const int64_t* begin;
+  /// See `begin`.
   const int64_t* end;
   /// A flat range of elements. Otherwise not used.
   int64_t flat_begin, flat_end;
@@ -177,6 +191,7 @@ typedef struct dsckpt_piece {
   int32_t form;
 } dsckpt_piece;
 
+/// How one tensor is saved.
 typedef struct dsckpt_tensor_options {
   size_t size;
   int32_t capture;         ///< DSCKPT_UNTIL_FENCE or DSCKPT_AT_SAVE.
@@ -185,10 +200,12 @@ typedef struct dsckpt_tensor_options {
   /// Called once with `owner`, from any thread, when neither the state nor a save needs the memory
   /// any more. Null: the caller keeps it alive.
   void (*release)(void* owner);
+  /// The argument of `release`.
   void* owner;
   /// What the tensor holds of larger ones: `piece_count` pieces, copied. With none the tensor is
   /// a logical tensor of its own, whole.
   const dsckpt_piece* pieces;
+  /// The number of `pieces`.
   size_t piece_count;
 } dsckpt_tensor_options;
 
@@ -220,13 +237,16 @@ int dsckpt_state_add_bytes(dsckpt_state* state, const char* name, void* data, ui
 int dsckpt_state_rank_own(dsckpt_state* state, const char* name, uint32_t rank,
                           dsckpt_error* error);
 
+/// Serialized bytes, and where they come from: `data`, or `write`.
 typedef struct dsckpt_object_source {
   size_t size;
   const char* media_type;  ///< Null: "application/octet-stream".
+  /// DSCKPT_RAW or DSCKPT_ZSTD.
   int32_t encoding;
   int32_t reserved;
   /// Either the bytes, read inside each save ...
   const void* data;
+  /// The number of bytes at `data`.
   uint64_t bytes;
   /// ... or a function that streams them through dsckpt_sink_write on an engine thread after the
   /// save call has returned, once a save. Must not call the engine. Returns 0, or a DSCKPT_* code
@@ -247,6 +267,7 @@ int dsckpt_sink_write(dsckpt_sink* sink, const void* data, uint64_t bytes);
 /// Attributes are read through the pointer inside each save and written through it on restore.
 int dsckpt_state_add_attribute_int(dsckpt_state* state, const char* name, int64_t* value,
                                    dsckpt_error* error);
+/// The same for a floating-point number.
 int dsckpt_state_add_attribute_double(dsckpt_state* state, const char* name, double* value,
                                       dsckpt_error* error);
 /// `buffer` holds NUL-terminated UTF-8 within `capacity` bytes; a restored text that does not fit
@@ -256,6 +277,7 @@ int dsckpt_state_add_attribute_string(dsckpt_state* state, const char* name, cha
 
 // --- Engine: saves behind the computation (dsckpt/engine.h) ------------------------------------
 
+/// How an engine works; see dsckpt::EngineOptions.
 typedef struct dsckpt_engine_options {
   size_t size;
   uint64_t pool_bytes;    ///< Staging memory; 0: 1 GiB.
@@ -272,6 +294,7 @@ typedef struct dsckpt_engine_options {
   /// Called on engine threads, one call at a time; `kind` is DSCKPT_EVENT_*, `event` is valid
   /// during the call. Must not call the engine.
   void (*on_event)(void* user, int kind, const dsckpt_error* event);
+  /// The first argument of `on_event`.
   void* user;
   /// Memory to take on each device for snapshots, so that fences need not wait for the host; see
   /// dsckpt::EngineOptions.
@@ -284,6 +307,7 @@ int dsckpt_engine_create(const dsckpt_engine_options* options, dsckpt_engine** o
 /// Waits until every accepted save is durable or failed.
 void dsckpt_engine_destroy(dsckpt_engine* engine);
 
+/// How one file is written; see dsckpt::SaveOptions.
 typedef struct dsckpt_save_options {
   size_t size;
   int32_t container;  ///< DSCKPT_CONTAINER_*.
@@ -291,6 +315,7 @@ typedef struct dsckpt_save_options {
   const char* metadata_format;         ///< `format` of the safetensors metadata; null: "pt".
   const char* const* metadata_keys;    ///< Further metadata: `metadata_count` keys ...
   const char* const* metadata_values;  ///< ... and values.
+  /// The number of metadata keys, and of their values.
   size_t metadata_count;
 } dsckpt_save_options;
 
@@ -316,13 +341,25 @@ int dsckpt_engine_wait_durable(dsckpt_engine* engine, dsckpt_error* error);
 /// dsckpt::Statistics: totals since the engine was created.
 typedef struct dsckpt_statistics {
   size_t size;
+  /// How many saves have begun, have become durable, and have failed.
   uint64_t saves_started, saves_durable, saves_failed;
+  /// Source bytes that were read, file bytes that were written, and bytes that were copied inside
+  /// saves.
   uint64_t captured_bytes, flushed_bytes, eager_bytes;
+  /// Writes that were submitted; the sizes of the pool and of a window in bytes; saves that reused
+  /// the layout of the one before.
   uint64_t write_calls, pool_bytes, window_bytes, layouts_reused;
+  /// Time inside save calls and inside fences; time that captures waited for windows, and save
+  /// calls for room for copies.
   int64_t save_blocked_ns, fence_blocked_ns, window_stall_ns, arena_stall_ns;
+  /// Time that workers copied and hashed, summed over threads; that they encoded; that at least one
+  /// write was in flight.
   int64_t copy_hash_busy_ns, encode_busy_ns, write_busy_ns;
+  /// Of the newest save: time until it was captured, and until it was durable.
   int64_t last_capture_ns, last_durable_ns;
+  /// The pool with which the newest save would have been captured without waiting for storage.
   uint64_t suggested_pool_bytes;
+  /// The shortest time between saves that storage keeps up with.
   int64_t suggested_interval_ns;
 } dsckpt_statistics;
 
@@ -339,12 +376,15 @@ int dsckpt_save_wait_durable(const dsckpt_save* save, dsckpt_error* error);
 /// Asks the save to stop before it publishes; does not wait.
 void dsckpt_save_cancel(const dsckpt_save* save);
 
+/// How far a save is.
 typedef struct dsckpt_progress {
   size_t size;
   uint64_t total_bytes;     ///< Known file bytes; grows while objects of unknown size stream.
   uint64_t captured_bytes;  ///< Source bytes read.
   uint64_t flushed_bytes;   ///< File bytes on storage, not yet synced.
+  /// Nonzero: all source memory has been read.
   int32_t captured;
+  /// Nonzero: the file is on storage under its final name.
   int32_t durable;
 } dsckpt_progress;
 
@@ -357,6 +397,7 @@ int dsckpt_save_file(const char* path, const dsckpt_state* state,
 
 // --- File: reading (dsckpt/file.h) -------------------------------------------------------------
 
+/// How a file is opened; see dsckpt::OpenOptions.
 typedef struct dsckpt_open_options {
   size_t size;
   int32_t no_map;   ///< Nonzero: views read into memory of their own instead of mapping the file.
@@ -372,42 +413,60 @@ void dsckpt_file_destroy(dsckpt_file* file);
 /// Text borrowed from a file: `bytes` bytes, valid until the file is destroyed. Not NUL-terminated,
 /// and a plain safetensors file may hold NUL inside.
 typedef struct dsckpt_text {
+  /// The first byte.
   const char* data;
+  /// The number of bytes.
   size_t bytes;
 } dsckpt_text;
 
+/// What a file says about one tensor. It is valid until the file is destroyed.
 typedef struct dsckpt_tensor_info {
   size_t size;
+  /// The name of the tensor.
   dsckpt_text name;
   const int64_t* shape;  ///< `rank` dimensions; valid until the file is destroyed.
+  /// The number of dimensions.
   size_t rank;
   int32_t dtype;  ///< May be a number that this library does not know.
+  /// DSCKPT_RAW, DSCKPT_ZSTD or DSCKPT_BYTE_PLANE_ZSTD.
   int32_t encoding;
+  /// The size of the elements, and the size that they take in the file.
   uint64_t raw_bytes, stored_bytes;
   uint64_t offset;   ///< From the start of the file.
   uint32_t ordinal;  ///< Position among the tensors, in name order.
   uint32_t reserved;
 } dsckpt_tensor_info;
 
+/// What a file says about one object. It is valid until the file is destroyed.
 typedef struct dsckpt_object_info {
   size_t size;
+  /// The name of the object.
   dsckpt_text name;
+  /// What the bytes are.
   dsckpt_text media_type;
+  /// The size of the object, and the size that it takes in the file.
   uint64_t raw_bytes, stored_bytes;
+  /// The position of the stored bytes, from the start of the file.
   uint64_t offset;
+  /// DSCKPT_RAW or DSCKPT_ZSTD.
   int32_t encoding;
+  /// The position among the objects, in name order.
   uint32_t ordinal;
 } dsckpt_object_info;
 
 /// Bytes of the file, 0 for a null handle; likewise the counts.
 uint64_t dsckpt_file_bytes(const dsckpt_file* file);
+/// The number of tensors, without aliases.
 uint32_t dsckpt_file_tensor_count(const dsckpt_file* file);
+/// The number of aliases.
 uint32_t dsckpt_file_alias_count(const dsckpt_file* file);
+/// The number of objects.
 uint32_t dsckpt_file_object_count(const dsckpt_file* file);
 
 /// By position in name order; DSCKPT_NOT_FOUND beyond the count.
 int dsckpt_file_tensor(const dsckpt_file* file, uint32_t index, dsckpt_tensor_info* out,
                        dsckpt_error* error);
+/// The same for an object.
 int dsckpt_file_object(const dsckpt_file* file, uint32_t index, dsckpt_object_info* out,
                        dsckpt_error* error);
 /// A second name of a tensor; `target` is the tensor's position.
@@ -416,6 +475,7 @@ int dsckpt_file_alias(const dsckpt_file* file, uint32_t index, dsckpt_text* name
 /// By name; aliases are followed, the info then carries the tensor's own name.
 int dsckpt_file_find_tensor(const dsckpt_file* file, const char* name, dsckpt_tensor_info* out,
                             dsckpt_error* error);
+/// An object by its name.
 int dsckpt_file_find_object(const dsckpt_file* file, const char* name, dsckpt_object_info* out,
                             dsckpt_error* error);
 
@@ -424,13 +484,18 @@ int dsckpt_file_find_object(const dsckpt_file* file, const char* name, dsckpt_ob
 /// is.
 int dsckpt_file_view(const dsckpt_file* file, const char* name, dsckpt_view** out,
                      dsckpt_error* error);
+/// The first element; valid until the view is destroyed.
 const void* dsckpt_view_data(const dsckpt_view* view);
+/// The size of the elements, in bytes.
 uint64_t dsckpt_view_bytes(const dsckpt_view* view);
+/// Gives the view back.
 void dsckpt_view_destroy(dsckpt_view* view);
 
 /// One tensor to load, and where to. Never grows.
 typedef struct dsckpt_load_request {
+  /// The name of a tensor or of an alias.
   const char* name;
+  /// Where the first element goes.
   void* data;
   uint64_t bytes;          ///< Room at `data`; contiguous: exactly the tensor's raw bytes.
   const int64_t* strides;  ///< In elements; null: contiguous, row-major.
@@ -459,6 +524,7 @@ int dsckpt_file_read_object(const dsckpt_file* file, const char* name, void* out
 /// Attributes: DSCKPT_NOT_FOUND when absent, DSCKPT_MISMATCH when of another kind.
 int dsckpt_file_attribute_int(const dsckpt_file* file, const char* name, int64_t* out,
                               dsckpt_error* error);
+/// The same for a floating-point number.
 int dsckpt_file_attribute_double(const dsckpt_file* file, const char* name, double* out,
                                  dsckpt_error* error);
 /// Writes NUL-terminated text. `*needed` (may be null) receives its bytes with the NUL, also when
@@ -466,6 +532,7 @@ int dsckpt_file_attribute_double(const dsckpt_file* file, const char* name, doub
 int dsckpt_file_attribute_string(const dsckpt_file* file, const char* name, char* out,
                                  size_t capacity, size_t* needed, dsckpt_error* error);
 
+/// How a state is restored; see dsckpt::RestoreOptions.
 typedef struct dsckpt_restore_options {
   size_t size;
   int32_t partial;    ///< Nonzero: allow items that only one side has.
@@ -479,6 +546,7 @@ int dsckpt_file_restore(const dsckpt_file* file, const dsckpt_state* state,
 
 // --- Checkpoints: files of many ranks as one (dsckpt/checkpoint.h) ------------------------------
 
+/// How a checkpoint is opened; see dsckpt::CheckpointOptions.
 typedef struct dsckpt_checkpoint_options {
   size_t size;
   int32_t no_map;   ///< As in dsckpt_open_options, for every shard.
@@ -496,6 +564,7 @@ int dsckpt_checkpoint_open(const char* path, const dsckpt_checkpoint_options* op
 /// Files that dsckpt_checkpoint_open_shard opened stay valid.
 void dsckpt_checkpoint_destroy(dsckpt_checkpoint* checkpoint);
 
+/// What a checkpoint says about itself.
 typedef struct dsckpt_checkpoint_info {
   size_t size;
   dsckpt_text path;  ///< Valid until the checkpoint is destroyed.
@@ -503,6 +572,7 @@ typedef struct dsckpt_checkpoint_info {
   uint64_t serial;   ///< Position among the saves of its run directory, from 1; 0: not known.
   uint64_t parent;   ///< `serial` of the save that training went on from; 0: none, or not known.
   uint32_t ranks;    ///< That saved it.
+  /// The number of files.
   uint32_t shard_count;
   uint32_t tensor_count;  ///< Logical tensors.
   int32_t has_manifest;   ///< 0 for a single shard.
@@ -515,12 +585,18 @@ int dsckpt_checkpoint_get_info(const dsckpt_checkpoint* checkpoint, dsckpt_check
 /// One tensor of the job, whole. Its text and shape are valid until the checkpoint is destroyed.
 typedef struct dsckpt_logical_tensor_info {
   size_t size;
+  /// The name of the whole tensor.
   dsckpt_text name;
+  /// Its `rank` dimensions.
   const int64_t* shape;
+  /// The number of dimensions.
   size_t rank;
+  /// The size of the whole tensor.
   uint64_t bytes;
+  /// The element type. It may be a number that this library does not know.
   int32_t dtype;
   uint32_t ordinal;  ///< Position among the logical tensors, in name order.
+  /// The number of pieces that the shards hold of it.
   uint32_t piece_count;
   uint32_t reserved;
 } dsckpt_logical_tensor_info;
@@ -566,12 +642,14 @@ void dsckpt_run_destroy(dsckpt_run* run);
 /// Complete checkpoints; 0 for a null handle.
 size_t dsckpt_run_checkpoint_count(const dsckpt_run* run);
 
+/// One complete checkpoint of a run.
 typedef struct dsckpt_run_entry {
   size_t size;
   dsckpt_text name;         ///< Of the entry in the directory; valid until the run is destroyed.
   int64_t step;             ///< -1 where nothing says it.
   uint64_t bytes;           ///< Of all shards.
   uint64_t serial, parent;  ///< As in dsckpt_checkpoint_info.
+  /// The number of its files.
   uint32_t shard_count;
   int32_t abandoned;  ///< Nonzero: training was set back and has left it behind.
 } dsckpt_run_entry;
@@ -590,6 +668,7 @@ int dsckpt_run_open_step(const dsckpt_run* run, int64_t step,
 
 // --- CheckpointWriter: a group of ranks saves one checkpoint (dsckpt/checkpoint_writer.h) --------
 
+/// How the checkpoints of a group are saved; see dsckpt::CheckpointWriterOptions.
 typedef struct dsckpt_checkpoint_writer_options {
   size_t size;
   /// Where the checkpoints of the run stand, one directory each. Made where missing; not null.
@@ -609,9 +688,11 @@ typedef struct dsckpt_checkpoint_writer_options {
   /// `keep_every` stay where that is not 0.
   int32_t keep_last;
   int32_t reserved;
+  /// See `keep_last`.
   int64_t keep_every;
   /// As dsckpt_engine_options.on_event, from engine and commit threads. May be null.
   void (*on_event)(void* user, int kind, const dsckpt_error* event);
+  /// The first argument of `on_event`.
   void* user;
 } dsckpt_checkpoint_writer_options;
 
@@ -624,6 +705,7 @@ int dsckpt_checkpoint_writer_create(dsckpt_engine* engine,
 /// Waits until every accepted checkpoint is published or failed.
 void dsckpt_checkpoint_writer_destroy(dsckpt_checkpoint_writer* writer);
 
+/// How one checkpoint is saved.
 typedef struct dsckpt_checkpoint_save_options {
   size_t size;
   const char* name;  ///< Of the checkpoint's directory; null: "step-" and the step, ten digits.
@@ -654,19 +736,26 @@ int dsckpt_checkpoint_save_wait_durable(const dsckpt_checkpoint_save* save, dsck
 
 /// One thing wrong with a file; see dsckpt::Problem. The strings are valid during the call.
 typedef struct dsckpt_problem {
+  /// The name of an item, or of a region of the file.
   const char* item;
+  /// What kind of problem it is.
   const char* kind;
+  /// The byte offset of the chunk or field, from the start of the file.
   uint64_t offset;
+  /// What should be there.
   const char* expected;
+  /// What is there.
   const char* found;
 } dsckpt_problem;
 
+/// How a file is checked.
 typedef struct dsckpt_verify_options {
   size_t size;
   int32_t decode;   ///< Nonzero: also decode encoded chunks and check their raw sums.
   int32_t threads;  ///< 0: one a core, at most 8.
   /// Called on the calling thread, once a problem, in file order.
   void (*on_problem)(void* user, const dsckpt_problem* problem);
+  /// The first argument of `on_problem`.
   void* user;
 } dsckpt_verify_options;
 
@@ -674,6 +763,7 @@ typedef struct dsckpt_verify_options {
 /// names the first problem. Other codes: it could not be checked.
 int dsckpt_verify(const char* path, const dsckpt_verify_options* options, dsckpt_error* error);
 
+/// How a checkpoint is checked; see dsckpt::VerifyCheckpointOptions.
 typedef struct dsckpt_verify_checkpoint_options {
   size_t size;
   int32_t decode;   ///< As in dsckpt_verify_options.
@@ -687,6 +777,7 @@ typedef struct dsckpt_verify_checkpoint_options {
   void (*on_progress)(void* user, const char* path, uint64_t done_bytes, uint64_t total_bytes);
   /// Called on the calling thread before each file; nonzero ends the call (DSCKPT_CANCELLED).
   int (*cancelled)(void* user);
+  /// The first argument of the callbacks.
   void* user;
 } dsckpt_verify_checkpoint_options;
 
@@ -700,6 +791,7 @@ int dsckpt_verify_checkpoint(const char* path, const dsckpt_verify_checkpoint_op
 
 // --- Merge (dsckpt/merge.h) --------------------------------------------------------------------
 
+/// How files are merged; see dsckpt::MergeOptions.
 typedef struct dsckpt_merge_options {
   size_t size;
   int32_t container;  ///< DSCKPT_CONTAINER_*.
@@ -711,13 +803,17 @@ typedef struct dsckpt_merge_options {
   /// Patterns over whole names (dsckpt::NameFilter): tensors that one of `filters` matches, or all
   /// where there are none, but none of `excludes`.
   const char* const* filters;
+  /// The number of `filters`.
   size_t filter_count;
+  /// See `filters`.
   const char* const* excludes;
+  /// The number of `excludes`.
   size_t exclude_count;
   /// Names that begin with this text lose it. May be null.
   const char* strip_prefix;
   /// "s/RE/NEW/", one after the other (dsckpt::TensorSelection).
   const char* const* renames;
+  /// The number of `renames`.
   size_t rename_count;
   /// Not 0: floating-point tensors are cast to DSCKPT_F16, DSCKPT_BF16, DSCKPT_F32 or DSCKPT_F64.
   int32_t dtype;
@@ -730,6 +826,7 @@ typedef struct dsckpt_merge_options {
   void (*on_progress)(void* user, uint64_t done_bytes, uint64_t total_bytes);
   /// Called often on the calling thread; nonzero stops the merge (DSCKPT_CANCELLED). May be null.
   int (*cancelled)(void* user);
+  /// The first argument of the callbacks.
   void* user;
 } dsckpt_merge_options;
 
@@ -742,6 +839,8 @@ typedef struct dsckpt_merge_report {
   uint64_t objects;                         ///< Of the output.
   uint64_t cast, became_infinite;           ///< Tensors, and elements of them.
   uint64_t rank_specific, rank_own;         ///< What is kept for each rank, below "ranks".
+  /// What the output lacks, because safetensors cannot hold it or because names were chosen or
+  /// changed.
   uint64_t dropped_objects, dropped_attributes, dropped_aliases;
   uint64_t conflicting_metadata, conflicting_attributes;  ///< Names in which inputs differ.
 } dsckpt_merge_report;

@@ -29,6 +29,7 @@ struct Retention {
   std::vector<int64_t> keep = {};  ///< These steps stay.
 };
 
+/// How a CheckpointWriter works.
 struct CheckpointWriterOptions {
   /// Where the checkpoints of the run stand, one directory each. Made where missing.
   std::string run_directory;
@@ -37,6 +38,7 @@ struct CheckpointWriterOptions {
   /// From Save() until all ranks' shards are durable and the manifest stands. When it has passed,
   /// every rank that is alive gets kTimedOut and nothing is published.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  /// Which complete checkpoints stay.
   Retention retention = {};
   /// For tools that put one checkpoint beside a run that may be under way: `latest` and other
   /// checkpoints stay as they are, and of left-overs only those of the same name are cleared. Two
@@ -46,6 +48,7 @@ struct CheckpointWriterOptions {
   std::function<void(const Event&)> on_event = {};
 };
 
+/// How CheckpointWriter::Save() saves one checkpoint.
 struct CheckpointSaveOptions {
   /// Name of the checkpoint's directory in the run directory; empty: "step-" and the step, ten
   /// digits.
@@ -56,6 +59,7 @@ struct CheckpointSaveOptions {
   /// The directory belongs to another program as well (DeepSpeed's `save_dir/tag`): shards and
   /// manifest are moved into it one by one, the manifest last, and other files stay.
   bool in_place = false;
+  /// How each file is written.
   SaveOptions file = {};
 };
 
@@ -63,6 +67,7 @@ struct CheckpointSaveOptions {
 struct ShardSource {
   /// File name in the checkpoint's directory; empty: DefaultShardName().
   std::string name = {};
+  /// What the file holds. It is not null, and is used during the call only.
   const StateProvider* provider = nullptr;
 };
 

@@ -22,13 +22,16 @@ class SaveTask;
 
 /// Something the caller may want to log. The library itself never prints.
 struct Event {
+  /// What happened.
   enum class Kind {
     kFallback,    ///< A faster way is not available here (ring, registration, O_DIRECT, pinned
                   ///< memory); the bytes are the same.
     kSaveFailed,  ///< A background save failed; the same error is returned by the next wait.
     kDurability,  ///< Published, but the directory could not be synced, or need not be here.
   };
+  /// What happened.
   Kind kind;
+  /// The error, or the reason, with a message for a person to read.
   Status status;
 };
 
@@ -40,12 +43,14 @@ enum class WhenBusy : uint8_t {
       2,  ///< Cancel the newest save that has not started to move data, and wait if there is none.
 };
 
+/// How files are read and written.
 enum class IoBackend : uint8_t {
   kAuto = 0,     ///< io_uring, or threads with one warning event.
   kUring = 1,    ///< io_uring, or an error from Engine::Create.
   kThreads = 2,  ///< pwrite on a few threads.
 };
 
+/// How an Engine works. The defaults fit a training job with a local disk.
 struct EngineOptions {
   /// Staging memory, allocated, touched and registered once. At least twice the bytes captured at
   /// save, or Save() waits until the rest has been read in file order. Encoding needs about 13 MiB
@@ -59,7 +64,9 @@ struct EngineOptions {
   int workers = 0;
   /// Saves accepted before they are durable.
   int max_in_flight = 2;
+  /// What Save() does when `max_in_flight` saves are not durable yet.
   WhenBusy when_busy = WhenBusy::kWait;
+  /// How files are written.
   IoBackend io = IoBackend::kAuto;
   /// Bypass the page cache where the file system allows it.
   bool direct_io = true;
@@ -84,7 +91,9 @@ enum class Container : uint8_t {
       1,  ///< Plain safetensors, nothing else: objects, encodings and dtypes it lacks are refused.
 };
 
+/// How Engine::Save() writes one file.
 struct SaveOptions {
+  /// What kind of file is written.
   Container container = Container::kDsckpt;
   /// `format` member of the safetensors metadata. Transformers-family loaders refuse files without
   /// it.
@@ -101,11 +110,14 @@ struct SaveOptions {
   std::function<Status()> before_publish = {};
 };
 
+/// How far a save is.
 struct Progress {
   uint64_t total_bytes = 0;     ///< Known file bytes; grows while objects of unknown size stream.
   uint64_t captured_bytes = 0;  ///< Source bytes read.
   uint64_t flushed_bytes = 0;   ///< File bytes on storage, not yet synced.
+  /// Whether all source memory has been read.
   bool captured = false;
+  /// Whether the file is on storage under its final name.
   bool durable = false;
 };
 
@@ -127,6 +139,7 @@ class SaveHandle {
   /// Asks the save to stop before it publishes. The file under the final name stays as it was. No
   /// effect once it is being published. Does not wait.
   void Cancel() const;
+  /// Returns how far the save is, without waiting.
   Progress progress() const;
 
   /// For the engine, which makes handles.
@@ -138,11 +151,15 @@ class SaveHandle {
 
 /// Totals since the engine was created, unless said otherwise. Durations are sums over threads.
 struct Statistics {
+  /// How many saves have begun, have become durable, and have failed.
   uint64_t saves_started = 0, saves_durable = 0, saves_failed = 0;
+  /// Source bytes that were read, and file bytes that were written.
   uint64_t captured_bytes = 0, flushed_bytes = 0;
   uint64_t eager_bytes = 0;  ///< Copied inside Save().
   uint64_t write_calls = 0;  ///< Writes submitted, partial resumptions included.
+  /// The sizes of the staging pool and of a window, in bytes.
   uint64_t pool_bytes = 0, window_bytes = 0;
+  /// How many saves had the same names, dtypes and shapes as the one before.
   uint64_t layouts_reused = 0;
   std::chrono::nanoseconds save_blocked{0};   ///< Inside Save().
   std::chrono::nanoseconds fence_blocked{0};  ///< Inside Fence() and FenceOnStream().
@@ -212,6 +229,7 @@ class Engine {
   /// Blocks until every save is durable or failed; returns the first error nobody has looked at.
   Status WaitDurable();
 
+  /// Returns the counters as they are now.
   Statistics statistics() const;
 
  private:

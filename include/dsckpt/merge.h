@@ -24,7 +24,9 @@ struct NameFilter {
   /// A name is not taken when one of these matches it.
   std::vector<std::string> excludes = {};
 
+  /// Returns whether there are any patterns.
   bool any() const { return !filters.empty() || !excludes.empty(); }
+  /// Returns whether a name is taken.
   bool Takes(std::string_view name) const;
 };
 
@@ -42,7 +44,9 @@ struct TensorSelection {
   /// to an even one between two; too large a number becomes infinite.
   std::optional<DType> dtype = {};
 
+  /// Returns whether names are changed.
   bool renames_any() const { return !strip_prefix.empty() || !renames.empty(); }
+  /// Returns whether tensors are chosen, renamed or cast.
   bool any() const { return names.any() || renames_any() || dtype.has_value(); }
 };
 
@@ -75,16 +79,20 @@ struct MergeOptions {
   /// and removes what it has written (kCancelled).
   std::function<bool()> cancelled = {};
 
+  /// Returns whether the output is a directory.
   bool makes_directory() const { return max_shard_bytes != 0 || shards != 0; }
 };
 
 /// A name under which inputs say different things: no value is right.
 struct MergeConflict {
+  /// One of the values.
   struct Said {
     /// The first input that says it.
     std::string file;
+    /// The value that it says, as text.
     std::string value;
   };
+  /// The name of the attribute or of the metadata member.
   std::string key;
   /// Whether it is an attribute of shards; otherwise it is a member of the safetensors metadata.
   bool attribute = false;
@@ -94,7 +102,9 @@ struct MergeConflict {
 
 /// What Merge() has read and written, or would write.
 struct MergeReport {
+  /// One file of the output.
   struct OutputFile {
+    /// The number of its tensors.
     uint32_t tensors = 0;
     uint64_t bytes = 0;  ///< Of its tensors.
   };
@@ -114,6 +124,7 @@ struct MergeReport {
   uint64_t rank_specific = 0;
   /// Subtrees that were declared to be one rank's own, which are there too.
   uint64_t rank_own = 0;
+  /// The files of the output, in their order.
   std::vector<OutputFile> files;
 
   /// Whether the output has neither objects nor the other leaves of the state trees: safetensors
@@ -121,6 +132,7 @@ struct MergeReport {
   bool tensors_only = false;
   /// What the output lacks for that reason: objects, and whether there were plain values.
   uint64_t dropped_objects = 0;
+  /// See `dropped_objects`.
   bool dropped_values = false;
   /// Attributes that safetensors lacks: those that text cannot express, and with them those in
   /// which shards differ.

@@ -49,9 +49,12 @@ const char* StatusCodeName(StatusCode code);
 class [[nodiscard]] Status {
  public:
   Status() = default;
+  /// A status of this code, with a message for a person to read. Status() is OK.
   Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
 
+  /// Returns whether the operation succeeded.
   bool ok() const { return code_ == StatusCode::kOk; }
+  /// Returns why the operation did not succeed, or kOk.
   StatusCode code() const { return code_; }
   /// One sentence: the file, item and offset where known, expected and found, what to do next.
   const std::string& message() const { return message_; }
@@ -62,14 +65,17 @@ class [[nodiscard]] Status {
   /// Byte offset in that file, or -1.
   int64_t offset() const { return offset_; }
 
+  /// Returns the same status with the errno of the operating system.
   Status&& WithErrno(int error_number) && {
     error_number_ = error_number;
     return std::move(*this);
   }
+  /// Returns the same status with the path of the file concerned.
   Status&& WithPath(std::string_view path) && {
     path_ = path;
     return std::move(*this);
   }
+  /// Returns the same status with a byte offset in that file.
   Status&& WithOffset(uint64_t offset) && {
     offset_ = static_cast<int64_t>(offset);
     return std::move(*this);
@@ -90,11 +96,13 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
+  /// Makes a result that holds `value`.
   Result(T value)
       : state_(std::in_place_index<1>, std::move(value)) {}  // NOLINT: implicit by design
   /// REQUIRES: !status.ok().
   Result(Status status) : state_(std::in_place_index<0>, std::move(status)) {}  // NOLINT
 
+  /// Returns whether there is a value.
   bool ok() const { return state_.index() == 1; }
   /// OK when there is a value.
   Status status() const { return ok() ? Status() : std::get<0>(state_); }

@@ -21,10 +21,13 @@ struct Problem {
   std::string kind;
   /// Byte offset of the chunk or field, from the start of the file.
   uint64_t offset = 0;
+  /// What should be there, for a person to read.
   std::string expected;
+  /// What is there, for a person to read.
   std::string found;
 };
 
+/// How Verify() checks a file.
 struct VerifyOptions {
   /// Also decode encoded chunks and check their raw sums.
   bool decode = false;
@@ -34,8 +37,11 @@ struct VerifyOptions {
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress = {};
 };
 
+/// What Verify() found.
 struct VerifyReport {
+  /// Whether nothing is wrong.
   bool ok = false;
+  /// How many bytes were read.
   uint64_t checked_bytes = 0;
   /// In file order; at most 1,000, then one "structure" entry that says how many more.
   std::vector<Problem> problems;
@@ -49,24 +55,30 @@ Result<VerifyReport> Verify(const std::string& path, const VerifyOptions& option
 
 /// What VerifyCheckpoint() found in one file.
 struct FileVerification {
+  /// The path of the file.
   std::string path;
   /// Not OK: the file could not be checked, and `report` is empty.
   Status status = {};
+  /// What is wrong with the file.
   VerifyReport report = {};
   /// False for plain safetensors: only its header and its extents could be checked.
   bool has_checksums = true;
+  /// How long it took.
   std::chrono::nanoseconds duration{0};
 };
 
+/// How VerifyCheckpoint() checks a checkpoint.
 struct VerifyCheckpointOptions {
   /// As VerifyOptions::decode and VerifyOptions::threads.
   bool decode = false;
+  /// See VerifyOptions::threads.
   int threads = 0;
   /// Called now and then from one thread at a time, with the file that is being read and its bytes.
   std::function<void(const std::string& path, uint64_t done_bytes, uint64_t total_bytes)> progress =
       {};
   /// Called on the calling thread with each entry of the report as soon as it is known.
   std::function<void(const FileVerification&)> on_file = {};
+  /// See `on_file`.
   std::function<void(const Status&)> on_problem = {};
   /// Called on the calling thread before each file. When it returns true verification ends
   /// (kCancelled).
