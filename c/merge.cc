@@ -62,9 +62,9 @@ dsckpt_merge_report ToC(const MergeReport& in) {
   out.became_infinite = in.became_infinite;
   out.rank_specific = in.rank_specific;
   out.rank_own = in.rank_own;
-  out.dropped_objects = in.dropped_objects;
-  out.dropped_attributes = in.dropped_attributes;
-  out.dropped_aliases = in.dropped_aliases;
+  out.dropped_objects = in.dropped.objects;
+  out.dropped_attributes = in.dropped.attributes;
+  out.dropped_aliases = in.dropped.aliases;
   out.conflicting_metadata = in.conflicting_metadata.size();
   out.conflicting_attributes = in.conflicting_attributes.size();
   return out;

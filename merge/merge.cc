@@ -45,9 +45,9 @@ Status ReportTrees(const Checkpoint& checkpoint, const MergedTree& tree, MergeRe
     DSCKPT_ASSIGN_OR_RETURN(const File shard, checkpoint.OpenShard(i));
     const std::optional<Node> root = shard.tree();
     if (!root) continue;
-    if (!report.tensors_only) report.dropped_trees = true;
-    if (report.tensors_only && HasPlainValue(*root)) report.dropped_values = true;
-    if (report.dropped_trees || report.dropped_values) break;
+    if (!report.tensors_only) report.dropped.trees = true;
+    if (report.tensors_only && HasPlainValue(*root)) report.dropped.values = true;
+    if (report.dropped.trees || report.dropped.values) break;
   }
   return Status();
 }
@@ -70,11 +70,11 @@ Result<MergeReport> ReportOf(const Inputs& inputs, const MergeInput& input) {
   }
   report.tensors_only = input.options.container == Container::kSafetensors ||
                         plan.choice().tensors_only || plan.choice().renamed;
-  (report.tensors_only ? report.dropped_objects : report.objects) = input.tree.object_count();
+  (report.tensors_only ? report.dropped.objects : report.objects) = input.tree.object_count();
   DSCKPT_RETURN_IF_ERROR(ReportTrees(input.checkpoint, input.tree, report));
-  report.inexpressible_attributes = input.metadata.left_out_attributes();
-  report.dropped_attributes = input.metadata.lost_attributes();
-  report.dropped_aliases = plan.dropped_ties();
+  report.dropped.inexpressible_attributes = input.metadata.left_out_attributes();
+  report.dropped.attributes = input.metadata.lost_attributes();
+  report.dropped.aliases = plan.dropped_ties();
   report.conflicting_metadata = input.metadata.conflicts();
   report.unreadable_metadata = input.metadata.unreadable();
   DSCKPT_ASSIGN_OR_RETURN(report.conflicting_attributes, DifferingAttributes(input.checkpoint));
@@ -82,13 +82,13 @@ Result<MergeReport> ReportOf(const Inputs& inputs, const MergeInput& input) {
 }
 
 Status CheckStrict(const Checkpoint& checkpoint, const MergeReport& report) {
-  if (report.dropped_objects == 0 && report.dropped_attributes == 0) return {};
+  if (report.dropped.objects == 0 && report.dropped.attributes == 0) return {};
   const auto count = [](uint64_t number, const char* noun) {
     return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
   };
   return Status(StatusCode::kUnsupported, checkpoint.path() + ": safetensors cannot hold its " +
-                                              count(report.dropped_objects, "object") + " and " +
-                                              count(report.dropped_attributes, "attribute"))
+                                              count(report.dropped.objects, "object") + " and " +
+                                              count(report.dropped.attributes, "attribute"))
       .WithPath(checkpoint.path());
 }
 

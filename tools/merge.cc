@@ -57,9 +57,9 @@ void ReportJson(Console& console, const std::string& output, bool dry_run,
   json.Key("cast").Uint(report.cast);
   json.Key("became_infinite").Uint(report.became_infinite);
   json.Key("objects").Uint(report.objects);
-  json.Key("dropped_objects").Uint(report.dropped_objects);
-  json.Key("dropped_attributes").Uint(report.dropped_attributes);
-  json.Key("dropped_aliases").Uint(report.dropped_aliases);
+  json.Key("dropped_objects").Uint(report.dropped.objects);
+  json.Key("dropped_attributes").Uint(report.dropped.attributes);
+  json.Key("dropped_aliases").Uint(report.dropped.aliases);
   json.Key("rank_specific").Uint(report.rank_specific);
   json.Key("rank_own").Uint(report.rank_own);
   json.Key("bytes").Uint(report.bytes);
@@ -115,19 +115,19 @@ void NoteLeftOut(Console& console, const MergeOptions& options, const MergeRepor
   NoteConflicts(console, report.unreadable_metadata, report.conflicting_metadata);
   std::string rest;
   const auto add = [&](const std::string& what) { rest += (rest.empty() ? "" : ", ") + what; };
-  if (report.dropped_objects != 0) add(Count(report.dropped_objects, "object"));
-  if (report.inexpressible_attributes != 0) {
-    add(Count(report.inexpressible_attributes, "attribute"));
+  if (report.dropped.objects != 0) add(Count(report.dropped.objects, "object"));
+  if (report.dropped.inexpressible_attributes != 0) {
+    add(Count(report.dropped.inexpressible_attributes, "attribute"));
   }
-  if (report.dropped_values) add("the plain values of the state tree");
+  if (report.dropped.values) add("the plain values of the state tree");
   if (!rest.empty()) {
     console.Note((safetensors ? "left out, as safetensors cannot hold them: "
                               : "left out, as tensors were selected: ") +
                  rest);
   }
-  if (report.dropped_aliases != 0) {
+  if (report.dropped.aliases != 0) {
     console.Note(Format("left out: {} for tensors that were renamed",
-                        Count(report.dropped_aliases, "recorded second name")));
+                        Count(report.dropped.aliases, "recorded second name")));
   }
   if (!safetensors) {
     for (const std::string& name : report.conflicting_attributes) {
@@ -142,7 +142,7 @@ void NoteLeftOut(Console& console, const MergeOptions& options, const MergeRepor
                             : Grouped(report.became_infinite) + " elements were",
                         FindDType(*options.selection.dtype)->name));
   }
-  if (report.dropped_trees) {
+  if (report.dropped.trees) {
     console.Note("the shards have no state tree in common: the output has names alone");
   }
 }

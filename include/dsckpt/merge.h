@@ -130,17 +130,23 @@ struct MergeReport {
   /// Whether the output has neither objects nor the other leaves of the state trees: safetensors
   /// holds none, and neither does an output of chosen or renamed tensors.
   bool tensors_only = false;
-  /// What the output lacks for that reason: objects, and whether there were plain values.
-  uint64_t dropped_objects = 0;
-  /// See `dropped_objects`.
-  bool dropped_values = false;
-  /// Attributes that safetensors lacks: those that text cannot express, and with them those in
-  /// which shards differ.
-  uint64_t inexpressible_attributes = 0, dropped_attributes = 0;
-  /// Second names that plain safetensors files record for tensors that were renamed.
-  uint64_t dropped_aliases = 0;
-  /// Whether shards have state trees that have nothing in common: the output has names alone.
-  bool dropped_trees = false;
+  /// What the inputs hold and the output does not.
+  struct Dropped {
+    /// With `tensors_only`: objects.
+    uint64_t objects = 0;
+    /// With `tensors_only`: whether the state trees held plain values.
+    bool values = false;
+    /// Attributes that text, and so safetensors, cannot express.
+    uint64_t inexpressible_attributes = 0;
+    /// Those and the attributes in which shards differ.
+    uint64_t attributes = 0;
+    /// Second names that plain safetensors files record for tensors that were renamed.
+    uint64_t aliases = 0;
+    /// Whether shards have state trees that have nothing in common: the output has names alone.
+    bool trees = false;
+  };
+  /// What the output lacks.
+  Dropped dropped;
   /// What was left out of the metadata because inputs differ in it.
   std::vector<MergeConflict> conflicting_metadata;
   /// Attributes in which shards differ. A dsckpt output has those of the first one.

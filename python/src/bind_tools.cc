@@ -129,9 +129,9 @@ nb::dict ToPython(const MergeReport& report) {
   out["cast"] = report.cast;
   out["became_infinite"] = report.became_infinite;
   out["objects"] = report.objects;
-  out["dropped_objects"] = report.dropped_objects;
-  out["dropped_attributes"] = report.dropped_attributes;
-  out["dropped_aliases"] = report.dropped_aliases;
+  out["dropped_objects"] = report.dropped.objects;
+  out["dropped_attributes"] = report.dropped.attributes;
+  out["dropped_aliases"] = report.dropped.aliases;
   out["rank_specific"] = report.rank_specific;
   out["rank_own"] = report.rank_own;
   out["bytes"] = report.bytes;

@@ -130,10 +130,7 @@ ShardInfo Checkpoint::shard(uint32_t i) const { return impl_->Shard(i); }
 
 Result<File> Checkpoint::OpenShard(uint32_t shard) const { return impl_->OpenShard(shard); }
 
-uint32_t Checkpoint::open_shard_count() const {
-  MutexLock lock(impl_->mutex);
-  return static_cast<uint32_t>(std::count(impl_->touched.begin(), impl_->touched.end(), true));
-}
+uint32_t Checkpoint::open_shard_count() const { return impl_->shards.opened(); }
 
 uint32_t Checkpoint::tensor_count() const { return impl_->manifest.pieces.logical_names.size(); }
 LogicalTensorInfo Checkpoint::tensor(uint32_t i) const { return impl_->Info(i); }

@@ -16,6 +16,7 @@
 #include "dsckpt/limits.h"
 #include "format/manifest/manifest.h"
 #include "format/manifest/shard_match.h"
+#include "reader/checkpoint/kept_shards.h"
 #include "reader/checkpoint/part_map.h"
 #include "reader/chunk/cache.h"
 
@@ -33,9 +34,6 @@ struct KnownStep {
 
 /// An open checkpoint. Immutable but for the shards and part maps it keeps at hand.
 struct DSCKPT_HIDDEN Checkpoint::Impl {
-  /// Shards held open at a time: a checkpoint may have more of them than a process may have
-  /// descriptors (256 is a common limit).
-  static constexpr size_t kOpenShards = 64;
   static constexpr size_t kPartMaps = 64;
   static constexpr uint64_t kCachedChunkBytes = 64 * kMiB;
 
@@ -48,23 +46,18 @@ struct DSCKPT_HIDDEN Checkpoint::Impl {
   std::vector<DTypeInfo> dtypes;         // by position in manifest.dtypes
   std::vector<std::string> shard_paths;  // by shard
 
+  mutable reader::KeptShards shards;
+  mutable reader::ChunkCache chunks{kCachedChunkBytes};
   mutable Mutex mutex;
-  mutable LruCache<uint32_t, File> shards DSCKPT_GUARDED_BY(mutex){kOpenShards};
   mutable LruCache<uint32_t, std::shared_ptr<const reader::PartMap>> part_maps
       DSCKPT_GUARDED_BY(mutex){kPartMaps};
-  mutable std::vector<bool> touched DSCKPT_GUARDED_BY(mutex);  // by shard: opened at some time
-  mutable std::vector<bool> matched
-      DSCKPT_GUARDED_BY(mutex);  // by shard: what the manifest says of it was compared
-  mutable std::unique_ptr<const format::PiecesByShard>
-      by_shard;  // made for the first of them, then constant
-  mutable reader::ChunkCache chunks{kCachedChunkBytes};
   mutable std::optional<reader::KnownStep> step DSCKPT_GUARDED_BY(mutex);  // once it was looked for
 
   /// Where no manifest says it, a file has to be read for it: not before somebody asks.
   reader::KnownStep Step() const;
   ShardInfo Shard(uint32_t i) const;
   Result<File> OpenShard(uint32_t shard) const;
-  bool IsOpen(uint32_t shard) const;
+  bool IsOpen(uint32_t shard) const { return shards.IsOpen(shard); }
   /// kLimitExceeded: PartMap::status().
   Result<std::shared_ptr<const reader::PartMap>> Parts(uint32_t tensor) const;
   /// PartMap::Gap(), its error with the tensor's name.

@@ -36,13 +36,10 @@ auto Retry(std::chrono::milliseconds patience, Attempt&& attempt) {
   }
 }
 
-void Finish(Checkpoint::Impl& impl) {
+void DescribeDTypes(Checkpoint::Impl& impl) {
   for (const format::DTypeRecord& record : impl.manifest.dtypes) {
     impl.dtypes.push_back(reader::DescribeDType(record));
   }
-  MutexLock lock(impl.mutex);
-  impl.touched.resize(impl.manifest.shard_count());
-  impl.matched.resize(impl.manifest.shard_count());
 }
 
 Status OpenDirectory(Checkpoint::Impl& impl) {
@@ -61,7 +58,8 @@ Status OpenDirectory(Checkpoint::Impl& impl) {
   for (const std::string_view name : impl.manifest.shard_names) {
     impl.shard_paths.push_back(impl.path + "/" + std::string(name));
   }
-  Finish(impl);
+  impl.shards.Resize(impl.manifest.shard_count());
+  DescribeDTypes(impl);
   return Status();
 }
 
@@ -74,7 +72,6 @@ Status DescribeShard(Checkpoint::Impl& impl, const std::string& path, uint32_t s
       file.impl().index);
   if (!part.ok()) return Status(part.status()).WithPath(path);
   out = std::move(part).value();
-  MutexLock lock(impl.mutex);
   impl.shards.Put(shard, file);
   return Status();
 }
@@ -83,6 +80,7 @@ Status DescribeShard(Checkpoint::Impl& impl, const std::string& path, uint32_t s
 Status DescribeShards(Checkpoint::Impl& impl, std::span<const std::string> paths) {
   std::vector<format::ManifestColumns> parts(paths.size());
   std::vector<Status> outcomes(paths.size());
+  impl.shards.Resize(static_cast<uint32_t>(paths.size()));
   {
     // Of many small files most of the time is waiting for storage.
     io::Workers workers(static_cast<int>(std::min<size_t>(paths.size(), kOpeners)), "dsckpt-open");
@@ -98,9 +96,7 @@ Status DescribeShards(Checkpoint::Impl& impl, std::span<const std::string> paths
   impl.columns = std::make_unique<format::ManifestColumns>(std::move(merged));
   impl.manifest = format::ViewOf(*impl.columns);
   impl.shard_paths.assign(paths.begin(), paths.end());
-  Finish(impl);
-  MutexLock lock(impl.mutex);
-  impl.touched.assign(paths.size(), true);
+  DescribeDTypes(impl);
   return Status();
 }
 
@@ -149,38 +145,23 @@ Result<File> Checkpoint::Impl::OpenOnce(uint32_t shard) const {
 }
 
 Status Checkpoint::Impl::Match(const File& file, uint32_t shard) const {
-  {
-    MutexLock lock(mutex);
-    if (matched[shard]) return Status();
-    if (!by_shard) by_shard = std::make_unique<const format::PiecesByShard>(manifest);
-  }
-  const Status status =
-      format::CheckShardAgainst(manifest, shard, by_shard->Of(shard), file.impl().index);
+  const auto pieces = shards.PiecesToCompare(shard, manifest);
+  if (!pieces) return Status();
+  const Status status = format::CheckShardAgainst(manifest, shard, *pieces, file.impl().index);
   if (!status.ok()) return Status(status).WithPath(file.path());
-  MutexLock lock(mutex);
-  matched[shard] = true;
+  shards.MarkCompared(shard);
   return Status();
 }
 
 Result<File> Checkpoint::Impl::OpenShard(uint32_t shard) const {
-  {
-    MutexLock lock(mutex);
-    if (const File* const open = shards.Find(shard)) return *open;
-  }
+  if (auto open = shards.Find(shard)) return *std::move(open);
   auto file = Retry(options.retry, [&] { return OpenOnce(shard); });
   if (!file.ok()) {
     if (file.status().code() != StatusCode::kNotFound) return file.status();
     return Status(StatusCode::kIncomplete, file.status().message()).WithPath(shard_paths[shard]);
   }
-  MutexLock lock(mutex);
   shards.Put(shard, *file);
-  touched[shard] = true;
   return file;
-}
-
-bool Checkpoint::Impl::IsOpen(uint32_t shard) const {
-  MutexLock lock(mutex);
-  return shards.Has(shard);
 }
 
 Result<Checkpoint> Checkpoint::Open(const std::string& path, const CheckpointOptions& options) {

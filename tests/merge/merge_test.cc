@@ -106,10 +106,10 @@ TEST_CASE("a merge writes what its report says, in each kind of output") {
   CHECK(report->rank_specific == 1);
   CHECK(report->tensors_only == (kind == 2));
   CHECK(report->objects == (kind == 2 ? 0 : 2));
-  CHECK(report->dropped_objects == (kind == 2 ? 2 : 0));
-  CHECK(report->dropped_values == (kind == 2));
-  CHECK(report->dropped_attributes == (kind == 2 ? 1 : 0));  // The one in which shards differ.
-  CHECK(report->inexpressible_attributes == 0);
+  CHECK(report->dropped.objects == (kind == 2 ? 2 : 0));
+  CHECK(report->dropped.values == (kind == 2));
+  CHECK(report->dropped.attributes == (kind == 2 ? 1 : 0));  // The one in which shards differ.
+  CHECK(report->dropped.inexpressible_attributes == 0);
   CHECK(report->conflicting_attributes == Strings{"host"});
   for (const uint64_t total : totals) CHECK(total == bytes);
 
