@@ -86,7 +86,7 @@ dsckpt::Result<Result> Periodic(const Loop& loop, const Options& options, const 
   DSCKPT_ASSIGN_OR_RETURN(const SaveHandle first, engine->Save(file.path(), loop.state));
   DSCKPT_RETURN_IF_ERROR(first.WaitDurable());
   const double flush =
-      std::chrono::duration<double>(engine->statistics().suggested_interval).count();
+      std::chrono::duration<double>(engine->statistics().suggested_interval()).count();
   const int every = static_cast<int>(std::ceil(flush * 1.1 / kStepSeconds));
   DSCKPT_ASSIGN_OR_RETURN(const double without, RunSteps(loop, nullptr, "", every, 0));
   const Statistics before = engine->statistics();

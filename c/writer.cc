@@ -123,7 +123,7 @@ dsckpt_statistics ToC(const Statistics& in) {
   out.last_capture_ns = in.last_capture.count();
   out.last_durable_ns = in.last_durable.count();
   out.suggested_pool_bytes = in.suggested_pool_bytes;
-  out.suggested_interval_ns = in.suggested_interval.count();
+  out.suggested_interval_ns = in.suggested_interval().count();
   return out;
 }
 

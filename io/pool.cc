@@ -11,23 +11,25 @@
 #include "base/mutex.h"
 #include "dsckpt/limits.h"
 
-// Why nobody waits for ever. Of n windows, arena takes at most n/2 and log at most max(1, n/4).
+// Why nobody waits for ever. Of n windows, at-save copies take at most n/2 and appended items at
+// most max(1, n/4).
 //
-// 1. A raw window is released by storage alone: whoever holds it copies from sources that exist and
-//    writes it, and takes no other window on the way. So is a log window: a log stage fills the one
-//    it holds, hands it to storage and only then asks for the next, and holds none when it pauses
-//    (ImageWriter::Park). Commit takes raw windows, one at a time.
-// 2. An arena window is released when its bytes have been copied into raw windows.
-// 3. A free window goes to the oldest waiter whose use is below its quota; raw has none. So while a
-//    raw waiter exists no window lies idle, and it can wait only for windows that are held.
-// 4. n >= 3: n/2 + max(1, n/4) < n, so at least one window is free or held as raw; by 1 it comes
-//    back, and by 3 raw waiters are served. n = 2: one arena and one log window may be all there
-//    is; by 1 the log window comes back without help from any raw window (the caller's duty for
-//    n < 4: no log window while raw ones of the same save are to come, so the log window is never
-//    kept until raw ones are written).
-// 5. Raw waiters are therefore always served; hence arena windows come back (2), hence arena and
-//    log waiters are served, being oldest of their use at some time and below quota after a
-//    release.
+// 1. A placed window is released by storage alone: whoever holds it copies from sources that exist
+//    and writes it, and takes no other window on the way. So is an appended window: an append stage
+//    fills the one it holds, hands it to storage and only then asks for the next, and holds none
+//    when it pauses (ImageWriter::Park). Commit takes placed windows, one at a time.
+// 2. An at-save window is released when its bytes have been copied into placed or appended windows.
+// 3. A free window goes to the oldest waiter whose use is below its quota; placed has none. So
+// while
+//    a placed waiter exists no window lies idle, and it can wait only for windows that are held.
+// 4. n >= 3: n/2 + max(1, n/4) < n, so at least one window is free or held as placed; by 1 it comes
+//    back, and by 3 placed waiters are served. n = 2: one at-save and one appended window may be
+//    all there is; by 1 the appended window comes back without help from any placed window (the
+//    caller's duty for n < 4: no appended window while placed ones of the same save are to come, so
+//    it is never kept until placed ones are written).
+// 5. Placed waiters are therefore always served; hence at-save windows come back (2), hence at-save
+//    and appended waiters are served, being oldest of their use at some time and below quota after
+//    a release.
 
 namespace dsckpt::io {
 

@@ -30,13 +30,13 @@ class Memory {
 };
 
 /// A bounded set of equal windows cut from one Memory, handed out under quotas that make deadlock
-/// impossible (proof in pool.cc): of n windows the arena holds at most n/2, the log at most max(1,
-/// n/4), the rest serves raw windows, which storage alone holds back. With n < 4 the caller must
-/// not take log windows while raw windows of the same save are still to come. Thread-safe. Waiting
-/// is fair within a use.
+/// impossible (proof in pool.cc): of n windows at-save copies hold at most n/2, appended items at
+/// most max(1, n/4), the rest serves the placed image, which storage alone holds back. With n < 4
+/// the caller must not take windows for appended items while placed ones of the same save are still
+/// to come. Thread-safe. Waiting is fair within a use.
 class WindowPool {
  public:
-  enum class Use { kRaw, kArena, kLog };
+  enum class Use { kPlaced, kAtSave, kAppended };
   struct Window {
     int index = -1;
     std::span<std::byte> bytes;

@@ -13,17 +13,19 @@
 #include <string_view>
 #include <vector>
 
+#include "base/ordinal.h"
 #include "dsckpt/provider.h"
 #include "format/columns/columns.h"
 
 namespace dsckpt {
 
+/// Positions in a description, of tensors and of objects, in the order described.
+using SourceIndex = Ordinal<struct SourceIndexTag>;
+using ObjectIndex = Ordinal<struct ObjectIndexTag>;
+
 /// What Description collects, in the order described. Flat arrays, because a save of 100,000
-/// tensors describes them again each time within milliseconds. Two halves: the identity, which
-/// decides the layout and is compared with the cached one, and the sources, which may differ from
-/// save to save.
+/// tensors describes them again each time within milliseconds.
 struct Description::Data {
-  // Identity.
   struct TensorIdentity {
     DType dtype;
     Encoding encoding;
@@ -31,31 +33,40 @@ struct Description::Data {
     uint32_t zero = 0;  // No padding: identities are compared as bytes.
   };
   struct ObjectIdentity {
-    uint8_t media_type;  // position in media_types
+    uint8_t media_type;  // Position in media_types.
     Encoding encoding;
   };
-  format::NameColumns tensor_names;
-  std::vector<TensorIdentity> tensors;
-  std::vector<int64_t> dims;  // of all tensors, one after another
-  /// In the order described, checked one by one. `tensor` is a position in this description, piece
-  /// i has logical tensor i for itself: names repeat and are not sorted.
-  format::PieceColumns pieces;
-  format::NameColumns object_names;
-  std::vector<ObjectIdentity> objects;
-  std::vector<std::string> media_types;  // in order of first use
-  format::NameColumns rank_own_names;    // subtrees of the rank, in the order described
-  std::optional<uint32_t> rank_owner;    // which rank that is; of all of them
+  /// Decides the layout; compared with that of the layout at hand.
+  struct Identity {
+    format::NameColumns tensor_names;
+    OrdinalVector<SourceIndex, TensorIdentity> tensors;
+    std::vector<int64_t> dims;  // Of all tensors, one after another.
+    /// In the order described, checked one by one. `tensor` is a SourceIndex, piece i has logical
+    /// tensor i for itself: names repeat and are not sorted.
+    format::PieceColumns pieces;
+    format::NameColumns object_names;
+    OrdinalVector<ObjectIndex, ObjectIdentity> objects;
+    std::vector<std::string> media_types;  // In order of first use.
+    format::NameColumns rank_own_names;    // Subtrees of the rank, in the order described.
+    std::optional<uint32_t> rank_owner;    // Which rank that is; of all of them.
 
-  // Sources.
+    std::string_view TensorName(SourceIndex i) const { return tensor_names[i.value()]; }
+    std::string_view ObjectName(ObjectIndex i) const { return object_names[i.value()]; }
+  };
+
+  struct OwnerTag;
+  struct ReaderTag;
+  using ProducerRef = OptionalOrdinal<struct ProducerTag, uint16_t>;
+  static constexpr uint32_t kContiguous = ~uint32_t{0};
   struct TensorSourceRecord {
     const void* data;
     uint64_t raw_bytes;
-    uint32_t dims_begin;     // in dims
-    uint32_t strides_begin;  // in strides; kContiguous: none
-    uint32_t owner;          // position in owners + 1; 0: none
-    uint32_t reader;         // position in readers + 1; 0: memory
-    uint16_t producer;       // position in producers + 1; 0: host memory
-    Capture capture;         // effective: small host tensors are kAtSave
+    uint32_t dims_begin;                // In Identity::dims.
+    uint32_t strides_begin;             // In Sources::strides, or kContiguous.
+    OptionalOrdinal<OwnerTag> owner;    // In Sources::owners.
+    OptionalOrdinal<ReaderTag> reader;  // In Sources::readers; none: memory.
+    ProducerRef producer;               // In Sources::producers; none: host memory.
+    Capture capture;                    // The effective one: small host tensors are kAtSave.
     bool writable;
   };
   /// Who writes device tensors: few, however many tensors there are.
@@ -64,45 +75,60 @@ struct Description::Data {
     Stream stream;
     bool operator==(const Producer&) const = default;
   };
-  static constexpr uint32_t kContiguous = ~uint32_t{0};
   struct ObjectSourceRecord {
     const void* bytes;
     uint64_t size;
     std::function<Status(Sink&)> write;
     std::function<Status(std::span<const std::byte>)> restore;
   };
-  std::vector<TensorSourceRecord> tensor_sources;
-  std::vector<Producer> producers;
-  std::vector<std::function<Status(uint64_t, std::span<std::byte>)>> readers;
-  std::vector<int64_t> strides;
-  std::vector<std::shared_ptr<const void>> owners;
-  std::vector<ObjectSourceRecord> object_sources;
+  /// Where the bytes come from, which may differ from save to save.
+  struct Sources {
+    OrdinalVector<SourceIndex, TensorSourceRecord> tensors;
+    std::vector<Producer> producers;
+    std::vector<std::function<Status(uint64_t, std::span<std::byte>)>> readers;
+    std::vector<int64_t> strides;
+    std::vector<std::shared_ptr<const void>> owners;
+    OrdinalVector<ObjectIndex, ObjectSourceRecord> objects;
 
-  // Tree and attributes. Tensor nodes hold the tensor's position in this description (the layout
-  // maps it to an ordinal and turns ties into aliases); object nodes likewise.
-  format::TreeColumns tree, attributes;
-  std::vector<std::function<Status(const Value&)>> attribute_restores;  // one an attribute
+    /// REQUIRES: the tensor lies on a device.
+    const Producer& ProducerOf(SourceIndex i) const {
+      return producers[tensors[i].producer.value()];
+    }
+  };
 
-  // Walk state.
-  bool flat = false;  // Description::Flat(): no tree, keys are names
-  struct Open {
+  struct OpenContainer {
     uint32_t node;
-    uint32_t prefix_bytes;  // of `prefix` before this container's segment
+    uint32_t prefix_bytes;  // Of `prefix` before this container's segment.
     uint32_t children;
   };
-  std::vector<Open> open;
-  std::string prefix;  // "a/b/" of the open containers
-  Encoding default_encoding = Encoding::kRaw;
-  PiecesOf default_pieces;
-  std::optional<uint32_t> rank_own;  // whose own what is described now belongs to
-  size_t rank_own_depth = 0;         // open containers when that began
-  uint64_t rank_own_items = 0;
-  Status status;
+  /// Where a provider is in its description.
+  struct Walk {
+    bool flat = false;  // Description::Flat(): no tree, keys are names.
+    std::vector<OpenContainer> open;
+    std::string prefix;  // "a/b/" of the open containers.
+    Encoding default_encoding = Encoding::kRaw;
+    PiecesOf default_pieces;
+    std::optional<uint32_t> rank_own;  // Whose own what is described now belongs to.
+    size_t rank_own_depth = 0;         // Open containers when that began.
+    uint64_t rank_own_items = 0;
+    Status status;
+  };
+
+  /// The shape of a tensor.
+  std::span<const int64_t> Shape(SourceIndex i) const {
+    return std::span(identity.dims)
+        .subspan(sources.tensors[i].dims_begin, identity.tensors[i].rank);
+  }
+
+  Identity identity;
+  Sources sources;
+  /// Tensor nodes hold a SourceIndex (the layout maps it to an ordinal and turns ties into
+  /// aliases), object nodes an ObjectIndex.
+  format::TreeColumns tree, attributes;
+  std::vector<std::function<Status(const Value&)>> attribute_restores;  // One an attribute.
+  Walk walk;
 };
 
-}  // namespace dsckpt
-
-namespace dsckpt {
 /// Host tensors up to this size are captured inside Save() whatever their class (design: copying
 /// beats tracking).
 inline constexpr uint64_t kSmallTensorBytes = 256 * 1024;
@@ -111,8 +137,9 @@ inline constexpr uint64_t kSmallTensorBytes = 256 * 1024;
 struct DescriptionSize {
   size_t tensors = 0, nodes = 0, dims = 0, name_bytes = 0, heap_bytes = 0;
 };
-/// Position + 1 of a producer, appended where it is new; kLimitExceeded beyond 65,535 of them.
-Result<uint16_t> AddProducer(Description::Data& data, const Description::Data::Producer& producer);
+/// The position of a producer, appended where it is new; kLimitExceeded beyond 65,535 of them.
+Result<Description::Data::ProducerRef> AddProducer(Description::Data& data,
+                                                   const Description::Data::Producer& producer);
 /// Appends the pieces of a tensor, or those that the default gives it; kInvalidArgument names the
 /// piece and the rule that it breaks. `name`: the tensor's.
 Status AddPieces(Description::Data& data, std::string_view name, const TensorSource& source);

@@ -63,19 +63,19 @@ Status AddPieces(Description::Data& data, std::string_view name, const TensorSou
   std::vector<OwnedPiece> owned;
   std::vector<Piece> views;
   std::span<const Piece> pieces = source.pieces;
-  if (pieces.empty() && data.default_pieces) {
-    owned = data.default_pieces(name, source.shape);
+  if (pieces.empty() && data.walk.default_pieces) {
+    owned = data.walk.default_pieces(name, source.shape);
     for (const OwnedPiece& piece : owned) views.push_back(piece.view());
     pieces = views;
   }
-  if (data.rank_own) {
+  if (data.walk.rank_own) {
     if (!pieces.empty()) {
       return Status(StatusCode::kInvalidArgument,
                     "it is part of '" + format::Printable(pieces[0].logical_name) +
                         "', which several ranks hold, and so no rank's own: take it out of what "
                         "is declared to be");
     }
-    owned = {WholeOfRank(*data.rank_own, name, source.shape)};
+    owned = {WholeOfRank(*data.walk.rank_own, name, source.shape)};
     views = {owned[0].view()};
     pieces = views;
   }
@@ -84,11 +84,11 @@ Status AddPieces(Description::Data& data, std::string_view name, const TensorSou
   const format::DTypeRecord record{static_cast<uint16_t>(dtype.code), dtype.bits,
                                    dtype.block_elements, dtype.block_bytes};
   DSCKPT_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(source.shape));
-  const auto tensor = static_cast<uint32_t>(data.tensors.size());
+  const auto tensor = static_cast<uint32_t>(data.identity.tensors.size());
   for (const Piece& piece : pieces) {
     DSCKPT_RETURN_IF_ERROR(CheckForm(piece));
-    DSCKPT_RETURN_IF_ERROR(format::AppendPiece(data.pieces, tensor, piece));
-    const format::PieceView view = format::ViewOf(data.pieces);
+    DSCKPT_RETURN_IF_ERROR(format::AppendPiece(data.identity.pieces, tensor, piece));
+    const format::PieceView view = format::ViewOf(data.identity.pieces);
     if (const auto fault = format::FindPieceFault(view, view.size() - 1, record, elements)) {
       return Invalid(piece, std::string(fault->field) + ": expected " + fault->expected +
                                 ", found " + fault->found);

@@ -39,18 +39,22 @@ class FileLayoutBuilder {
  public:
   FileLayoutBuilder(const Data& data, bool shard, const format::Metadata& metadata) : data_(data) {
     out_.shard = shard;
-    out_.header_metadata = metadata;
+    out_.header.metadata = metadata;
   }
 
   Result<FileLayout> Build() {
-    DSCKPT_RETURN_IF_ERROR(data_.status);
-    if (data_.open.size() != 1) {
+    DSCKPT_RETURN_IF_ERROR(data_.walk.status);
+    if (data_.walk.open.size() != 1) {
       return Status(StatusCode::kInvalidArgument, "the container '" +
-                                                      format::Printable(data_.prefix) +
+                                                      format::Printable(data_.walk.prefix) +
                                                       "' is not closed: End() is missing");
     }
-    order_ = format::SortedByName(data_.tensor_names);
-    out_.objects = format::SortedByName(data_.object_names);
+    for (const uint32_t i : format::SortedByName(data_.identity.tensor_names)) {
+      order_.push_back(SourceIndex(i));
+    }
+    for (const uint32_t i : format::SortedByName(data_.identity.object_names)) {
+      out_.objects.push_back(ObjectIndex(i));
+    }
     DSCKPT_RETURN_IF_ERROR(CheckNames());
     DSCKPT_RETURN_IF_ERROR(format::CheckUniqueKeys(data_.tree));
     DSCKPT_RETURN_IF_ERROR(format::CheckUniqueKeys(data_.attributes));
@@ -60,7 +64,7 @@ class FileLayoutBuilder {
     FillObjectColumns();
     DSCKPT_RETURN_IF_ERROR(FillPieces(data_, out_));
     DSCKPT_ASSIGN_OR_RETURN(out_.columns.rank_own, RankOwnRoots(data_));
-    if (out_.columns.rank_own.size() > 0) out_.columns.rank = data_.rank_owner.value_or(0);
+    if (out_.columns.rank_own.size() > 0) out_.columns.rank = data_.identity.rank_owner.value_or(0);
     DSCKPT_RETURN_IF_ERROR(CheckIndexSize());
     DSCKPT_RETURN_IF_ERROR(PlaceRaw());
     MergeAppended();
@@ -68,11 +72,11 @@ class FileLayoutBuilder {
   }
 
  private:
-  std::string_view TensorName(uint32_t described) const { return data_.tensor_names[described]; }
-  std::string_view ObjectName(uint32_t described) const { return data_.object_names[described]; }
-  bool Listed(uint32_t ordinal) const { return listable_[out_.columns.tensor_dtype[ordinal]]; }
-  bool Raw(uint32_t ordinal) const {
-    return out_.columns.tensors.encoding[ordinal] == static_cast<uint8_t>(Encoding::kRaw);
+  std::string_view TensorName(SourceIndex i) const { return data_.identity.TensorName(i); }
+  std::string_view ObjectName(ObjectIndex i) const { return data_.identity.ObjectName(i); }
+  bool Listed(TensorOrdinal i) const { return listable_[out_.columns.tensor_dtype[i.value()]]; }
+  bool Raw(TensorOrdinal i) const {
+    return out_.columns.tensors.encoding[i.value()] == static_cast<uint8_t>(Encoding::kRaw);
   }
 
   Status CheckNames() const {
@@ -81,13 +85,14 @@ class FileLayoutBuilder {
         return Duplicate(TensorName(order_[i]));
       }
     }
-    for (size_t i = 1; i < out_.objects.size(); ++i) {
-      if (ObjectName(out_.objects[i - 1]) == ObjectName(out_.objects[i])) {
-        return Duplicate(ObjectName(out_.objects[i]));
+    const std::vector<ObjectIndex>& objects = out_.objects;
+    for (size_t i = 1; i < objects.size(); ++i) {
+      if (ObjectName(objects[i - 1]) == ObjectName(objects[i])) {
+        return Duplicate(ObjectName(objects[i]));
       }
     }
-    for (size_t t = 0, o = 0; t < order_.size() && o < out_.objects.size();) {
-      const int order = TensorName(order_[t]).compare(ObjectName(out_.objects[o]));
+    for (size_t t = 0, o = 0; t < order_.size() && o < objects.size();) {
+      const int order = TensorName(order_[t]).compare(ObjectName(objects[o]));
       if (order == 0) return Duplicate(TensorName(order_[t]));
       (order < 0 ? t : o) += 1;
     }
@@ -95,17 +100,19 @@ class FileLayoutBuilder {
   }
 
   Status CheckPlain() const {
-    if (!out_.objects.empty()) return PlainUnsupported(ObjectName(out_.objects[0]), "an object");
-    if (data_.rank_own_names.size() > 0) {
-      return PlainUnsupported(data_.rank_own_names[0], "which is declared to be a rank's own");
+    if (!out_.objects.empty())
+      return PlainUnsupported(ObjectName(out_.objects.front()), "an object");
+    if (data_.identity.rank_own_names.size() > 0) {
+      return PlainUnsupported(data_.identity.rank_own_names[0],
+                              "which is declared to be a rank's own");
     }
-    if (data_.pieces.size() > 0) {
-      return PlainUnsupported(
-          TensorName(data_.pieces.tensor[0]),
-          "part of logical tensor '" + format::Printable(data_.pieces.logical_names[0]) + "'");
+    if (data_.identity.pieces.size() > 0) {
+      return PlainUnsupported(TensorName(SourceIndex(data_.identity.pieces.tensor[0])),
+                              "part of logical tensor '" +
+                                  format::Printable(data_.identity.pieces.logical_names[0]) + "'");
     }
-    for (const uint32_t described : order_) {
-      const auto& tensor = data_.tensors[described];
+    for (const SourceIndex described : order_) {
+      const auto& tensor = data_.identity.tensors[described];
       if (tensor.encoding != Encoding::kRaw) {
         return PlainUnsupported(TensorName(described),
                                 std::string("encoded as ") + EncodingName(tensor.encoding));
@@ -119,21 +126,25 @@ class FileLayoutBuilder {
 
   // Splits order_ into tensors and aliases.
   void FoldTies() {
-    const std::vector<uint32_t> stored = FindTies(data_);
+    const auto stored = FindTies(data_);
     out_.tensor_ordinal.resize(order_.size());
     out_.tensors.reserve(order_.size());
-    for (const uint32_t described : order_) {
-      auto& items = stored[described] == described ? out_.tensors : out_.aliases;
-      const uint32_t bit = stored[described] == described ? 0 : FileLayout::kAliasBit;
-      out_.tensor_ordinal[described] = static_cast<uint32_t>(items.size()) | bit;
-      items.push_back(described);
+    for (const SourceIndex described : order_) {
+      if (stored[described] == described) {
+        out_.tensor_ordinal[described] = TensorOrAlias(TensorOrdinal(out_.tensors.size()));
+        out_.tensors.push_back(described);
+      } else {
+        out_.tensor_ordinal[described] = TensorOrAlias(AliasOrdinal(out_.aliases.size()));
+        out_.aliases.push_back(described);
+      }
     }
     out_.alias_target.reserve(out_.aliases.size());
-    for (const uint32_t described : out_.aliases) {
-      out_.alias_target.push_back(out_.tensor_ordinal[stored[described]]);
+    for (const SourceIndex described : out_.aliases) {
+      const TensorOrdinal target = out_.tensor_ordinal[stored[described]].tensor();
+      out_.alias_target.push_back(target);
+      out_.columns.alias_target.push_back(target.value());
       out_.columns.alias_names.Append(TensorName(described));
     }
-    out_.columns.alias_target = out_.alias_target;
   }
 
   // Position in the dtype column, by order of first use.
@@ -152,22 +163,21 @@ class FileLayoutBuilder {
   void FillTensorColumns() {
     format::IndexColumns& columns = out_.columns;
     const size_t count = out_.tensors.size();
-    columns.tensor_names.bytes.reserve(data_.tensor_names.bytes.size());
+    columns.tensor_names.bytes.reserve(data_.identity.tensor_names.bytes.size());
     columns.tensor_names.ends.reserve(count);
     columns.tensor_dtype.reserve(count);
     columns.dim_end.reserve(count);
-    columns.dims.reserve(data_.dims.size());
+    columns.dims.reserve(data_.identity.dims.size());
     out_.raw_bytes.reserve(count);
     columns.tensors.encoding.reserve(count);
-    for (const uint32_t described : out_.tensors) {
-      const auto& identity = data_.tensors[described];
-      const auto& source = data_.tensor_sources[described];
+    for (const SourceIndex described : out_.tensors) {
+      const auto& identity = data_.identity.tensors[described];
       columns.tensor_names.Append(TensorName(described));
       columns.tensor_dtype.push_back(DTypePosition(identity.dtype));
-      const auto shape = data_.dims.begin() + source.dims_begin;
-      columns.dims.insert(columns.dims.end(), shape, shape + identity.rank);
+      const auto shape = data_.Shape(described);
+      columns.dims.insert(columns.dims.end(), shape.begin(), shape.end());
       columns.dim_end.push_back(static_cast<uint32_t>(columns.dims.size()));
-      out_.raw_bytes.push_back(source.raw_bytes);
+      out_.raw_bytes.push_back(data_.sources.tensors[described].raw_bytes);
       columns.tensors.encoding.push_back(static_cast<uint8_t>(identity.encoding));
     }
     columns.tensors.raw_bytes = out_.raw_bytes;
@@ -181,11 +191,11 @@ class FileLayoutBuilder {
     payload.chunk_end.reserve(count);
     payload.stored_chunk_end.reserve(count);
     uint64_t stored = 0;
-    for (uint32_t i = 0; i < count; ++i) {
+    for (const TensorOrdinal i : PositionsOf(out_.tensors)) {
       const uint64_t chunks = format::ChunkCount(out_.raw_bytes[i]);
       sums_ += chunks;
       stored += Raw(i) ? 0 : chunks;
-      if (Raw(i)) payload.stored_bytes[i] = out_.raw_bytes[i];
+      if (Raw(i)) payload.stored_bytes[i.value()] = out_.raw_bytes[i];
       payload.chunk_end.push_back(static_cast<uint32_t>(sums_));
       payload.stored_chunk_end.push_back(static_cast<uint32_t>(stored));
     }
@@ -197,20 +207,20 @@ class FileLayoutBuilder {
     const size_t count = out_.objects.size();
     out_.object_ordinal.resize(count);
     std::array<uint8_t, kMaxDistinctTypes> position;
-    std::vector<bool> used(data_.media_types.size());
-    for (uint32_t i = 0; i < count; ++i) {
-      const uint32_t described = out_.objects[i];
-      const auto& identity = data_.objects[described];
+    std::vector<bool> used(data_.identity.media_types.size());
+    for (const ObjectOrdinal i : PositionsOf(out_.objects)) {
+      const ObjectIndex described = out_.objects[i];
+      const auto& identity = data_.identity.objects[described];
       out_.object_ordinal[described] = i;
       columns.object_names.Append(ObjectName(described));
       if (!used[identity.media_type]) {
         used[identity.media_type] = true;
         position[identity.media_type] = static_cast<uint8_t>(columns.media_types.size());
-        columns.media_types.push_back(data_.media_types[identity.media_type]);
+        columns.media_types.push_back(data_.identity.media_types[identity.media_type]);
       }
       columns.object_media_type.push_back(position[identity.media_type]);
       columns.objects.encoding.push_back(static_cast<uint8_t>(identity.encoding));
-      sums_ += 2 * format::ChunkCount(data_.object_sources[described].size);
+      sums_ += 2 * format::ChunkCount(data_.sources.objects[described].size);
     }
     // Sizes and places of objects are the save's to fill in.
     for (auto* column :
@@ -241,7 +251,7 @@ class FileLayoutBuilder {
 
   Status PlaceRaw() {
     format::RawLayout placement;
-    for (uint32_t i = 0; i < out_.tensors.size(); ++i) {
+    for (const TensorOrdinal i : PositionsOf(out_.tensors)) {
       if (Raw(i) && !placement.Count(Listed(i), out_.raw_bytes[i])) {
         return Status(StatusCode::kLimitExceeded,
                       "the tensors exceed 2^63 bytes together, at '" +
@@ -250,10 +260,10 @@ class FileLayoutBuilder {
     }
     OrderRaw();
     DSCKPT_RETURN_IF_ERROR(BuildHeader());
-    out_.data_begin = out_.header.size();
+    out_.data_begin = out_.header.region.size();
     placement.Place(out_.data_begin);
     out_.offset.resize(out_.tensors.size());
-    for (uint32_t i = 0; i < out_.tensors.size(); ++i) {
+    for (const TensorOrdinal i : PositionsOf(out_.tensors)) {
       if (Raw(i)) out_.offset[i] = placement.Next(Listed(i), out_.raw_bytes[i]);
     }
     out_.columns.tensors.offset = out_.offset;
@@ -269,51 +279,56 @@ class FileLayoutBuilder {
 
   // Listed, then unlisted; falling alignment class, then name, in each: a counting sort.
   void OrderRaw() {
-    const auto bucket = [this](uint32_t i) {
+    const auto bucket = [this](TensorOrdinal i) {
       const unsigned last = Listed(i) ? format::kAlignmentClasses : 2 * format::kAlignmentClasses;
       return last - 1 - format::AlignmentClass(out_.raw_bytes[i]);
     };
     std::array<uint32_t, 2 * format::kAlignmentClasses + 1> begin{};
-    for (uint32_t i = 0; i < out_.tensors.size(); ++i) {
+    for (const TensorOrdinal i : PositionsOf(out_.tensors)) {
       if (Raw(i)) ++begin[bucket(i) + 1];
     }
     for (size_t b = 1; b < begin.size(); ++b) begin[b] += begin[b - 1];
     out_.listed = begin[format::kAlignmentClasses];
     out_.placed_order.resize(begin.back());
-    for (uint32_t i = 0; i < out_.tensors.size(); ++i) {
+    for (const TensorOrdinal i : PositionsOf(out_.tensors)) {
       if (Raw(i)) out_.placed_order[begin[bucket(i)]++] = i;
     }
   }
 
   Status BuildHeader() {
-    const std::span<const uint32_t> order = out_.placed_order;
-    DSCKPT_ASSIGN_OR_RETURN(
-        out_.header, format::HeaderOfIndex(format::ViewOf(out_.columns), order.first(out_.listed),
-                                           out_.shard, out_.header_metadata, &out_.header_lists));
+    std::vector<uint32_t> listed;
+    listed.reserve(out_.listed);
+    for (const TensorOrdinal i : std::span(out_.placed_order).first(out_.listed)) {
+      listed.push_back(i.value());
+    }
+    FileLayout::Header& header = out_.header;
+    DSCKPT_ASSIGN_OR_RETURN(header.region,
+                            format::HeaderOfIndex(format::ViewOf(out_.columns), listed, out_.shard,
+                                                  header.metadata, &header.lists_tensors));
     return {};
   }
 
   void MergeAppended() {
-    uint32_t object = 0;
+    ObjectOrdinal object;
     const auto add_objects = [&](const std::string_view* limit) {
-      for (; object < out_.objects.size(); ++object) {
-        if (limit != nullptr && out_.columns.object_names[object] > *limit) break;
-        out_.appended.push_back({true, object});
+      for (; object.value() < out_.objects.size(); ++object) {
+        if (limit != nullptr && out_.columns.object_names[object.value()] > *limit) break;
+        out_.appended.push_back({.is_object = true, .object = object});
       }
     };
-    for (uint32_t i = 0; i < out_.tensors.size(); ++i) {
+    for (const TensorOrdinal i : PositionsOf(out_.tensors)) {
       if (Raw(i)) continue;
-      const std::string_view name = out_.columns.tensor_names[i];
+      const std::string_view name = out_.columns.tensor_names[i.value()];
       add_objects(&name);
-      out_.appended.push_back({false, i});
+      out_.appended.push_back({.is_object = false, .tensor = i});
     }
     add_objects(nullptr);
   }
 
   const Data& data_;
   FileLayout out_;
-  std::vector<uint32_t> order_;  // LaidOutState tensors, ties included, by name.
-  uint64_t sums_ = 0;            // Entries of 16 bytes in the columns that chunks fill.
+  std::vector<SourceIndex> order_;  // The described tensors, ties included, by name.
+  uint64_t sums_ = 0;               // Entries of 16 bytes in the columns that chunks fill.
   std::array<uint8_t, kMaxDistinctTypes> dtype_position_ = [] {
     std::array<uint8_t, kMaxDistinctTypes> none;
     none.fill(kNoType);
@@ -324,13 +339,9 @@ class FileLayoutBuilder {
 
 // Ties of `description` against those that the layout folded.
 bool SameTies(const FileLayout& layout, const Data& description) {
-  const std::vector<uint32_t> stored = FindTies(description);
-  for (uint32_t i = 0; i < stored.size(); ++i) {
-    const uint32_t ordinal = layout.tensor_ordinal[i];
-    const uint32_t target = (ordinal & FileLayout::kAliasBit) == 0
-                                ? ordinal
-                                : layout.alias_target[ordinal & ~FileLayout::kAliasBit];
-    if (layout.tensors[target] != stored[i]) return false;
+  const auto stored = FindTies(description);
+  for (const SourceIndex i : PositionsOf(stored)) {
+    if (layout.tensors[layout.StoredTensor(i)] != stored[i]) return false;
   }
   return true;
 }
@@ -344,8 +355,9 @@ Result<FileLayout> BuildFileLayout(const Data& description, bool shard,
 
 bool FileLayoutHolds(const FileLayout& layout, const Data& built_from, const Data& description,
                      bool shard, const format::Metadata& metadata) {
-  return description.status.ok() && description.open.size() == 1 && layout.shard == shard &&
-         layout.header_metadata == metadata && SameIdentity(built_from, description) &&
+  return description.walk.status.ok() && description.walk.open.size() == 1 &&
+         layout.shard == shard && layout.header.metadata == metadata &&
+         SameIdentity(built_from, description) &&
          (SameMemory(built_from, description) || SameTies(layout, description));
 }
 
@@ -353,11 +365,11 @@ format::TreeColumns ResolveTree(const Data& description, const FileLayout& layou
   format::TreeColumns tree = description.tree;
   for (format::NodeRecord& node : tree.nodes) {
     if (node.kind == NodeKind::kObject) {
-      node.payload = layout.object_ordinal[node.payload];
+      node.payload = layout.object_ordinal[ObjectIndex(node.payload)].value();
     } else if (node.kind == NodeKind::kTensor) {
-      const uint32_t ordinal = layout.tensor_ordinal[node.payload];
-      if ((ordinal & FileLayout::kAliasBit) != 0) node.kind = NodeKind::kAlias;
-      node.payload = ordinal & ~FileLayout::kAliasBit;
+      const TensorOrAlias item = layout.tensor_ordinal[SourceIndex(node.payload)];
+      if (item.is_alias()) node.kind = NodeKind::kAlias;
+      node.payload = item.is_alias() ? item.alias().value() : item.tensor().value();
     }
   }
   return tree;

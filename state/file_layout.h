@@ -15,32 +15,58 @@
 
 namespace dsckpt {
 
-/// The file image that a description leads to: items sorted, ties folded, every raw tensor at its
-/// offset, the JSON header ready. Depends on the description's identity and on which tensors share
-/// memory, on nothing else; a writer keeps it from save to save. Immutable once built.
-struct FileLayout {
-  /// Items by ordinal (name order); values are positions in the description.
-  std::vector<uint32_t> tensors, aliases, objects;
-  std::vector<uint32_t> alias_target;  // ordinal of the tensor
-  /// By position in the description: the ordinal among tensors, or among aliases with kAliasBit
-  /// set.
-  std::vector<uint32_t> tensor_ordinal;
-  std::vector<uint32_t> object_ordinal;
+/// Positions of a file's tensors, aliases and objects, each in name order.
+using TensorOrdinal = Ordinal<struct TensorOrdinalTag>;
+using AliasOrdinal = Ordinal<struct AliasOrdinalTag>;
+using ObjectOrdinal = Ordinal<struct ObjectOrdinalTag>;
+
+/// What became of a described tensor: a tensor of the file, or, tied to another, an alias.
+class TensorOrAlias {
+ public:
+  TensorOrAlias() = default;
+  explicit TensorOrAlias(TensorOrdinal tensor) : value_(tensor.value()) {}
+  explicit TensorOrAlias(AliasOrdinal alias) : value_(alias.value() | kAliasBit) {}
+  bool is_alias() const { return (value_ & kAliasBit) != 0; }
+  /// REQUIRES: !is_alias().
+  TensorOrdinal tensor() const { return TensorOrdinal(value_); }
+  /// REQUIRES: is_alias().
+  AliasOrdinal alias() const { return AliasOrdinal(value_ & ~kAliasBit); }
+
+ private:
   static constexpr uint32_t kAliasBit = uint32_t{1} << 31;
+  uint32_t value_ = 0;
+};
 
-  /// Placed tensors, the raw ones, in file order: ordinals. The first `listed` of them lie in
-  /// [data_begin, tail_begin), the others from unlisted_begin on.
-  std::vector<uint32_t> placed_order;
+/// The file image that a description leads to: items sorted, ties folded, every placed tensor at
+/// its offset, the JSON header ready. Depends on the description's identity and on which tensors
+/// share memory, on nothing else; a writer keeps it from save to save. Immutable once built.
+struct FileLayout {
+  OrdinalVector<TensorOrdinal, SourceIndex> tensors;
+  OrdinalVector<AliasOrdinal, SourceIndex> aliases;
+  OrdinalVector<ObjectOrdinal, ObjectIndex> objects;
+  OrdinalVector<AliasOrdinal, TensorOrdinal> alias_target;
+  OrdinalVector<SourceIndex, TensorOrAlias> tensor_ordinal;
+  OrdinalVector<ObjectIndex, ObjectOrdinal> object_ordinal;
+
+  /// The tensor whose bytes a described one has: its own, or that which it is tied to.
+  TensorOrdinal StoredTensor(SourceIndex source) const {
+    const TensorOrAlias item = tensor_ordinal[source];
+    return item.is_alias() ? alias_target[item.alias()] : item.tensor();
+  }
+
+  /// Placed tensors, the raw ones, in file order. The first `listed` of them lie in [data_begin,
+  /// tail_begin), the others from unlisted_begin on.
+  std::vector<TensorOrdinal> placed_order;
   uint32_t listed = 0;
-  /// By tensor ordinal; 0 for encoded tensors, which are appended.
-  std::vector<uint64_t> offset;
-  std::vector<uint64_t> raw_bytes;
+  OrdinalVector<TensorOrdinal, uint64_t> offset;  // 0 for encoded tensors, which are appended.
+  OrdinalVector<TensorOrdinal, uint64_t> raw_bytes;
 
-  /// Objects and encoded tensors, which follow the placed tensors, in name order.
   struct AppendedItem {
     bool is_object;
-    uint32_t ordinal;
+    TensorOrdinal tensor = {};  // One of these, as is_object says.
+    ObjectOrdinal object = {};
   };
+  /// Objects and encoded tensors, which follow the placed tensors, in name order.
   std::vector<AppendedItem> appended;
 
   uint64_t data_begin = 0;      // D
@@ -49,14 +75,22 @@ struct FileLayout {
   uint64_t placed_end = 0;      // end of the last placed tensor
   uint64_t appended_begin = 0;  // placed_end rounded up to a page
 
-  std::string header;                // region [0, D), sizes not yet patched
-  bool header_lists = true;          // false: above the cap, `__dsckpt__` alone
-  format::Metadata header_metadata;  // what `header` was built with, for cache comparison
-  bool shard = true;                 // false: plain safetensors
+  struct Header {
+    std::string region;         // [0, D), sizes not yet patched
+    bool lists_tensors = true;  // false: above the cap, `__dsckpt__` alone
+    format::Metadata metadata;  // what `region` was built with, for cache comparison
+  };
+  Header header;
+  bool shard = true;  // false: plain safetensors
 
   /// Columns that do not depend on the data: names, dtypes, dims, aliases, media types, raw sizes,
   /// encodings, chunk ends of tensors. A save copies them and fills in the rest.
   format::IndexColumns columns;
+
+  /// Where the chunk sums of a tensor begin.
+  uint32_t FirstSum(TensorOrdinal tensor) const {
+    return tensor.value() == 0 ? 0 : columns.tensors.chunk_end[tensor.value() - 1];
+  }
 };
 
 /// Sorts, checks (names, duplicates, limits, for plain safetensors also its restrictions) and lays

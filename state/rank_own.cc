@@ -18,7 +18,8 @@ Status Reserved(std::string_view name) {
 // Names without a tree are the caller's: nothing keeps them apart.
 Status CheckFlat(const Description::Data& description, const format::NameView& roots) {
   uint64_t below = 0;
-  for (const format::NameColumns* names : {&description.tensor_names, &description.object_names}) {
+  for (const format::NameColumns* names :
+       {&description.identity.tensor_names, &description.identity.object_names}) {
     for (uint32_t i = 0; i < names->size(); ++i) {
       const std::string_view name = (*names)[i];
       if (format::IsRankOwn(roots, name)) {
@@ -28,7 +29,7 @@ Status CheckFlat(const Description::Data& description, const format::NameView& r
       }
     }
   }
-  if (below == description.rank_own_items) return {};
+  if (below == description.walk.rank_own_items) return {};
   std::string others;
   if (roots.size() > 1) others = " or another of " + std::to_string(roots.size());
   return Status(StatusCode::kInvalidArgument,
@@ -52,11 +53,11 @@ Status CheckTreeRoot(const format::TreeColumns& tree, const format::NameView& ro
 }  // namespace
 
 Result<format::NameColumns> RankOwnRoots(const Description::Data& description) {
-  format::NameColumns sorted = format::SortedRoots(description.rank_own_names);
+  format::NameColumns sorted = format::SortedRoots(description.identity.rank_own_names);
   if (sorted.size() == 0) return sorted;
   const format::NameView roots{sorted.bytes, sorted.ends};
-  DSCKPT_RETURN_IF_ERROR(description.flat ? CheckFlat(description, roots)
-                                          : CheckTreeRoot(description.tree, roots));
+  DSCKPT_RETURN_IF_ERROR(description.walk.flat ? CheckFlat(description, roots)
+                                               : CheckTreeRoot(description.tree, roots));
   return sorted;
 }
 

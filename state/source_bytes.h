@@ -12,12 +12,12 @@
 
 namespace dsckpt {
 
-/// Bytes [begin, begin + out.size()) of the row-major image of tensor `described` (a position in
-/// the description), from the caller's host memory. REQUIRES: it has no read callback.
-void CopyFromMemory(const Description::Data& data, uint32_t described, uint64_t begin,
+/// Bytes [begin, begin + out.size()) of the row-major image of tensor `index`, from the caller's
+/// host memory. REQUIRES: it has no read callback.
+void CopyFromMemory(const Description::Data& data, SourceIndex index, uint64_t begin,
                     std::span<std::byte> out);
 /// The same, from the read callback where there is one: only that can fail.
-Status ReadHostTensor(const Description::Data& data, uint32_t described, uint64_t begin,
+Status ReadHostTensor(const Description::Data& data, SourceIndex index, uint64_t begin,
                       std::span<std::byte> out);
 
 /// Bytes of one element, or of one block of a sub-byte dtype: the unit that byte planes and strides

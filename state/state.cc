@@ -269,7 +269,7 @@ struct State::Impl {
         continue;
       }
       const Node& node = nodes[next];
-      std::optional<uint32_t> outside = description.data().rank_own;
+      std::optional<uint32_t> outside = description.data().walk.rank_own;
       if (const auto owner = owners.find(next); owner != owners.end()) {
         outside = description.SetRankOwn(owner->second);
       }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <type_traits>
 
 #include "format/tree/build.h"
@@ -27,12 +26,12 @@ bool SameNames(const format::NameColumns& a, const format::NameColumns& b) {
 }
 
 // Null for contiguous tensors.
-const int64_t* Strides(const Data& data, uint32_t tensor) {
-  const uint32_t begin = data.tensor_sources[tensor].strides_begin;
-  return begin == Data::kContiguous ? nullptr : data.strides.data() + begin;
+const int64_t* Strides(const Data& data, SourceIndex tensor) {
+  const uint32_t begin = data.sources.tensors[tensor].strides_begin;
+  return begin == Data::kContiguous ? nullptr : data.sources.strides.data() + begin;
 }
 
-bool SameStrides(const Data& a, uint32_t i, const Data& b, uint32_t j, size_t rank) {
+bool SameStrides(const Data& a, SourceIndex i, const Data& b, SourceIndex j, size_t rank) {
   const int64_t* x = Strides(a, i);
   const int64_t* y = Strides(b, j);
   if (x == nullptr || y == nullptr) return x == y;
@@ -40,12 +39,13 @@ bool SameStrides(const Data& a, uint32_t i, const Data& b, uint32_t j, size_t ra
 }
 
 // REQUIRES: same address.
-bool Tied(const Data& data, uint32_t a, uint32_t b) {
-  if (std::memcmp(&data.tensors[a], &data.tensors[b], sizeof data.tensors[a]) != 0) return false;
-  const size_t rank = data.tensors[a].rank;
-  const int64_t* shape_a = data.dims.data() + data.tensor_sources[a].dims_begin;
-  const int64_t* shape_b = data.dims.data() + data.tensor_sources[b].dims_begin;
-  return std::equal(shape_a, shape_a + rank, shape_b) && SameStrides(data, a, data, b, rank);
+bool Tied(const Data& data, SourceIndex a, SourceIndex b) {
+  if (std::memcmp(&data.identity.tensors[a], &data.identity.tensors[b],
+                  sizeof data.identity.tensors[a]) != 0)
+    return false;
+  const auto shape_a = data.Shape(a), shape_b = data.Shape(b);
+  return std::equal(shape_a.begin(), shape_a.end(), shape_b.begin()) &&
+         SameStrides(data, a, data, b, shape_a.size());
 }
 
 bool SamePieces(const format::PieceColumns& a, const format::PieceColumns& b) {
@@ -59,31 +59,31 @@ bool SamePieces(const format::PieceColumns& a, const format::PieceColumns& b) {
 
 }  // namespace
 
-std::vector<uint32_t> FindTies(const Data& data) {
+OrdinalVector<SourceIndex, SourceIndex> FindTies(const Data& data) {
   struct Entry {
     uintptr_t address;
-    uint32_t tensor;
+    SourceIndex tensor;
   };
-  std::vector<uint32_t> stored(data.tensors.size());
-  std::iota(stored.begin(), stored.end(), 0);
+  OrdinalVector<SourceIndex, SourceIndex> stored(data.identity.tensors.size());
   std::vector<Entry> entries;
   entries.reserve(stored.size());
-  for (const uint32_t i : stored) {
-    const auto& source = data.tensor_sources[i];
+  for (const SourceIndex i : PositionsOf(stored)) {
+    stored[i] = i;
+    const auto& source = data.sources.tensors[i];
     if (source.raw_bytes > 0) entries.push_back({reinterpret_cast<uintptr_t>(source.data), i});
   }
   const auto by_address = [](const Entry& a, const Entry& b) { return a.address < b.address; };
   if (!std::is_sorted(entries.begin(), entries.end(), by_address)) {
     std::sort(entries.begin(), entries.end(), by_address);
   }
-  const format::NameColumns& names = data.tensor_names;
+  const format::NameColumns& names = data.identity.tensor_names;
   for (auto run = entries.begin(); run != entries.end();) {
     const auto end = std::find_if(run, entries.end(),
                                   [run](const Entry& e) { return e.address != run->address; });
     // Names decide within a run, so that the first of each group is the one to store.
     if (end - run > 1) {
       std::sort(run, end, [&names](const Entry& a, const Entry& b) {
-        return names[a.tensor] < names[b.tensor];
+        return names[a.tensor.value()] < names[b.tensor.value()];
       });
     }
     for (auto entry = run; entry != end; ++entry) {
@@ -99,20 +99,24 @@ std::vector<uint32_t> FindTies(const Data& data) {
 }
 
 bool SameMemory(const Data& a, const Data& b) {
-  const bool strides = !a.strides.empty() || !b.strides.empty();
-  for (uint32_t i = 0; i < a.tensors.size(); ++i) {
-    if (a.tensor_sources[i].data != b.tensor_sources[i].data) return false;
-    if (strides && !SameStrides(a, i, b, i, a.tensors[i].rank)) return false;
+  const bool strides = !a.sources.strides.empty() || !b.sources.strides.empty();
+  for (const SourceIndex i : PositionsOf(a.identity.tensors)) {
+    if (a.sources.tensors[i].data != b.sources.tensors[i].data) return false;
+    if (strides && !SameStrides(a, i, b, i, a.identity.tensors[i].rank)) return false;
   }
   return true;
 }
 
 bool SameIdentity(const Data& a, const Data& b) {
-  return SameNames(a.tensor_names, b.tensor_names) && SameBytes(a.tensors, b.tensors) &&
-         SameBytes(a.dims, b.dims) && SamePieces(a.pieces, b.pieces) &&
-         SameNames(a.object_names, b.object_names) && SameBytes(a.objects, b.objects) &&
-         a.media_types == b.media_types && SameNames(a.rank_own_names, b.rank_own_names) &&
-         a.rank_owner == b.rank_owner && format::SameKeys(a.tree, b.tree) &&
+  return SameNames(a.identity.tensor_names, b.identity.tensor_names) &&
+         SameBytes(a.identity.tensors, b.identity.tensors) &&
+         SameBytes(a.identity.dims, b.identity.dims) &&
+         SamePieces(a.identity.pieces, b.identity.pieces) &&
+         SameNames(a.identity.object_names, b.identity.object_names) &&
+         SameBytes(a.identity.objects, b.identity.objects) &&
+         a.identity.media_types == b.identity.media_types &&
+         SameNames(a.identity.rank_own_names, b.identity.rank_own_names) &&
+         a.identity.rank_owner == b.identity.rank_owner && format::SameKeys(a.tree, b.tree) &&
          format::SameKeys(a.attributes, b.attributes);
 }
 

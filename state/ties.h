@@ -10,16 +10,16 @@
 
 namespace dsckpt {
 
-/// By position in the description: the tensor under whose name it is stored, itself for most. Ties
+/// For each tensor that under whose name it is stored, itself for most. Ties
 /// are tensors of equal address, dtype, shape, strides, encoding and nonzero size; of these the one
 /// with the smallest name is stored.
-std::vector<uint32_t> FindTies(const Description::Data& description);
+OrdinalVector<SourceIndex, SourceIndex> FindTies(const Description::Data& description);
 
 /// True when FindTies cannot differ between the two, because addresses and strides are equal.
 /// REQUIRES: equal identities.
 bool SameMemory(const Description::Data& a, const Description::Data& b);
 
-/// True when the halves that decide the layout are equal.
+/// True when the identities, and the keys of the trees, are equal: they decide the layout.
 bool SameIdentity(const Description::Data& a, const Description::Data& b);
 
 }  // namespace dsckpt

@@ -65,6 +65,8 @@ struct ShardSource {
   const StateProvider* provider = nullptr;
 };
 
+class RankSave;
+
 /// One checkpoint under way, on one rank. As SaveHandle.
 class CheckpointHandle {
  public:
@@ -80,12 +82,19 @@ class CheckpointHandle {
   /// time. kDurabilityUnknown: it is published, but a power cut may undo that, or `latest` may name
   /// the one before; nothing older was removed.
   Status WaitDurable() const;
+  /// Asks the checkpoint to stop before it is published: it then fails on all ranks (kCancelled),
+  /// what stood before stays, and nothing of it is left. Any rank may ask. It has no effect once
+  /// this rank's part is durable and handed to the group; on rank 0, once the checkpoint is being
+  /// published. Does not wait.
+  void Cancel() const;
+  /// The sums over this rank's shards. `durable`: the checkpoint is published and durable.
+  Progress progress() const;
 
-  struct Job;  // Internal.
-  explicit CheckpointHandle(std::shared_ptr<Job> job);
+  /// For the writer, which makes handles.
+  explicit CheckpointHandle(std::shared_ptr<RankSave> save);
 
  private:
-  std::shared_ptr<Job> job_;
+  std::shared_ptr<RankSave> save_;
 };
 
 /// Writes checkpoints of a group of ranks, each complete or not there (spec/commit.md). Every rank

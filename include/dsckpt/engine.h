@@ -144,7 +144,7 @@ struct Statistics {
   uint64_t pool_bytes = 0, window_bytes = 0;
   uint64_t layouts_reused = 0;
   std::chrono::nanoseconds save_blocked{0};   ///< Inside Save().
-  std::chrono::nanoseconds fence_blocked{0};  ///< Inside Fence and WaitCaptured.
+  std::chrono::nanoseconds fence_blocked{0};  ///< Inside Fence() and FenceOnStream().
   std::chrono::nanoseconds window_stall{
       0};  ///< Capture waiting for a free window: the pool or the storage is the limit.
   std::chrono::nanoseconds arena_stall{0};     ///< Save() waiting for room for at-save copies.
@@ -158,7 +158,7 @@ struct Statistics {
   uint64_t suggested_pool_bytes = 0;
   /// Shortest time between saves that storage keeps up with: the newest save's durable time. 0
   /// before any.
-  std::chrono::nanoseconds suggested_interval{0};
+  std::chrono::nanoseconds suggested_interval() const { return last_durable; }
 };
 
 /// Saves state without stopping the training loop. Long-lived: create one a process and keep it; it
@@ -208,8 +208,6 @@ class Engine {
   /// each device that is read. kFailedPrecondition while a graph is captured from `stream` and
   /// copies are pending.
   Status FenceOnStream(Stream stream, std::string_view prefix = {});
-  /// The same as Fence().
-  Status WaitCaptured() { return Fence(); }
   /// Blocks until every save is durable or failed; returns the first error nobody has looked at.
   Status WaitDurable();
 

@@ -93,7 +93,7 @@ nb::dict ToDict(const Statistics& s) {
   set("last_capture_ns", s.last_capture.count());
   set("last_durable_ns", s.last_durable.count());
   set("suggested_pool_bytes", s.suggested_pool_bytes);
-  set("suggested_interval_ns", s.suggested_interval.count());
+  set("suggested_interval_ns", s.suggested_interval().count());
   return out;
 }
 

@@ -21,8 +21,8 @@ namespace dsckpt::reader {
 class OwnSubtrees {
  public:
   explicit OwnSubtrees(const Description::Data& wanted)
-      : owner_(wanted.rank_owner),
-        names_(format::SortedRoots(wanted.rank_own_names)),
+      : owner_(wanted.identity.rank_owner),
+        names_(format::SortedRoots(wanted.identity.rank_own_names)),
         found_(names_.size()),
         missing_(names_.size()) {}
 

@@ -41,7 +41,7 @@ class CheckpointRestorer {
   Status Match(const RestoreOptions& options) {
     if (own_.of_another(rank_)) {
       return Status(StatusCode::kInvalidArgument, "the state describes what is rank " +
-                                                      std::to_string(*wanted_.rank_owner) +
+                                                      std::to_string(*wanted_.identity.rank_owner) +
                                                       "'s own, but rank " + std::to_string(rank_) +
                                                       " is restored: give both the same rank");
     }
@@ -71,7 +71,7 @@ class CheckpointRestorer {
     }
     for (const auto& [position, found] : objects_) {
       DSCKPT_ASSIGN_OR_RETURN(const auto bytes, found.file->ReadObject(found.info.name));
-      DSCKPT_RETURN_IF_ERROR(wanted_.object_sources[position].restore(bytes));
+      DSCKPT_RETURN_IF_ERROR(wanted_.sources.objects[ObjectIndex(position)].restore(bytes));
     }
     for (const auto& [position, value] : attributes_) {
       DSCKPT_RETURN_IF_ERROR(wanted_.attribute_restores[position](value));
@@ -94,21 +94,18 @@ class CheckpointRestorer {
     return Status();
   }
 
-  std::span<const int64_t> Shape(uint32_t i) const {
-    return std::span(wanted_.dims)
-        .subspan(wanted_.tensor_sources[i].dims_begin, wanted_.tensors[i].rank);
-  }
+  std::span<const int64_t> Shape(uint32_t i) const { return wanted_.Shape(SourceIndex(i)); }
 
   void MatchTensors() {
-    const format::PieceView pieces = format::ViewOf(wanted_.pieces);
+    const format::PieceView pieces = format::ViewOf(wanted_.identity.pieces);
     uint32_t next = 0;  // Pieces stand in the order of the tensors.
-    for (uint32_t i = 0; i < wanted_.tensors.size(); ++i) {
+    for (uint32_t i = 0; i < wanted_.identity.tensors.size(); ++i) {
       const uint32_t first = next;
       while (next < pieces.size() && pieces.tensor[next] == i) ++next;
       std::vector<Part> parts = next == first ? WholeTensor(i) : PiecesOf(i, pieces, first, next);
       if (parts.empty()) continue;
-      if (!wanted_.tensor_sources[i].writable) {
-        different_.Add(wanted_.tensor_names[i], "the state's memory is read-only");
+      if (!wanted_.sources.tensors[SourceIndex(i)].writable) {
+        different_.Add(wanted_.identity.tensor_names[i], "the state's memory is read-only");
         continue;
       }
       Accept(i, std::move(parts));
@@ -120,7 +117,7 @@ class CheckpointRestorer {
                                         std::span<const int64_t> shape) {
     const format::NameView& names = checkpoint_.manifest.pieces.logical_names;
     auto found = names.Find(logical);
-    const bool own = own_.Note(wanted_.tensor_names[i], found.has_value());
+    const bool own = own_.Note(wanted_.identity.tensor_names[i], found.has_value());
     // The state need not say what the checkpoint says: that it is this rank's own.
     if (!found && !own) found = names.Find(RankOwnName(rank_, logical));
     if (!found) {
@@ -128,7 +125,7 @@ class CheckpointRestorer {
       return std::nullopt;
     }
     const LogicalTensorInfo info = checkpoint_.Info(*found);
-    const auto dtype = FindDType(wanted_.tensors[i].dtype);
+    const auto dtype = FindDType(wanted_.identity.tensors[SourceIndex(i)].dtype);
     if (!dtype || info.dtype.code != dtype->code) {
       different_.Add(logical, "dtype " + std::string(info.dtype.name) + " and " +
                                   std::string(dtype ? dtype->name : "unknown"));
@@ -143,7 +140,7 @@ class CheckpointRestorer {
   }
 
   std::vector<Part> WholeTensor(uint32_t i) {
-    const std::string_view name = wanted_.tensor_names[i];
+    const std::string_view name = wanted_.identity.tensor_names[i];
     const auto info = Find(i, name, Shape(i));
     if (!info) return {};
     const auto frame = reader::FrameShape(info->shape, info->dtype.block_elements);
@@ -176,9 +173,8 @@ class CheckpointRestorer {
   }
 
   void Accept(uint32_t i, std::vector<Part> parts) {
-    const auto& source = wanted_.tensor_sources[i];
-    const bool direct =
-        source.strides_begin == Description::Data::kContiguous && source.producer == 0;
+    const auto& source = wanted_.sources.tensors[SourceIndex(i)];
+    const bool direct = source.strides_begin == Description::Data::kContiguous && !source.producer;
     if (!direct) {
       staged_.emplace_back(i, std::move(parts));
       return;
@@ -196,21 +192,23 @@ class CheckpointRestorer {
   /// Strided or device memory: part by part, through the host. What no piece covers (padding) stays
   /// as it is.
   Status MoveStaged(uint32_t tensor, const std::vector<Part>& parts, bool verify) const {
-    const auto& source = wanted_.tensor_sources[tensor];
+    const auto& source = wanted_.sources.tensors[SourceIndex(tensor)];
     for (const Part& part : parts) {
       std::vector<std::byte> image(part.bytes);
       const BoxRequest request{part.logical, part.box, false, image};
       DSCKPT_RETURN_IF_ERROR(reader::ReadBoxes(checkpoint_, std::span(&request, 1), verify));
-      if (source.producer != 0) {
+      if (source.producer) {
         DSCKPT_RETURN_IF_ERROR(Upload(source, part, image));
         continue;
       }
       auto* const memory = static_cast<std::byte*>(const_cast<void*>(source.data));
       Scatter({.data = memory,
-               .element_bytes = FindDType(wanted_.tensors[tensor].dtype)->block_bytes,
+               .element_bytes =
+                   FindDType(wanted_.identity.tensors[SourceIndex(tensor)].dtype)->block_bytes,
                .shape = Shape(tensor),
-               .strides = std::span(wanted_.strides)
-                              .subspan(source.strides_begin, wanted_.tensors[tensor].rank)},
+               .strides = std::span(wanted_.sources.strides)
+                              .subspan(source.strides_begin,
+                                       wanted_.identity.tensors[SourceIndex(tensor)].rank)},
               part.begin, image);
     }
     return Status();
@@ -218,7 +216,7 @@ class CheckpointRestorer {
 
   Status Upload(const Description::Data::TensorSourceRecord& source, const Part& part,
                 std::span<const std::byte> image) const {
-    const auto [device, stream] = wanted_.producers[source.producer - 1];
+    const auto [device, stream] = wanted_.sources.producers[source.producer.value()];
     auto* const memory = static_cast<std::byte*>(const_cast<void*>(source.data));
     const LoadRequest request{.name = part.logical,
                               .data = memory + part.begin,
@@ -240,10 +238,10 @@ class CheckpointRestorer {
   }
 
   void MatchObjects() {
-    for (uint32_t i = 0; i < wanted_.objects.size(); ++i) {
-      const auto& source = wanted_.object_sources[i];
+    for (uint32_t i = 0; i < wanted_.identity.objects.size(); ++i) {
+      const auto& source = wanted_.sources.objects[ObjectIndex(i)];
       if (!source.restore) continue;
-      const std::string_view name = wanted_.object_names[i];
+      const std::string_view name = wanted_.identity.object_names[i];
       const auto found = own_.Has(name) ? FindOwnObject(name) : FindSharedObject(name);
       const bool own = own_.Note(name, found.has_value());
       if (!found) {

@@ -43,7 +43,7 @@ class Restorer {
     DSCKPT_RETURN_IF_ERROR(file_.Load(requests_, options));
     for (const auto& [position, name] : objects_) {
       DSCKPT_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, file_.ReadObject(name));
-      DSCKPT_RETURN_IF_ERROR(wanted_.object_sources[position].restore(bytes));
+      DSCKPT_RETURN_IF_ERROR(wanted_.sources.objects[ObjectIndex(position)].restore(bytes));
     }
     for (const auto& [position, value] : attributes_) {
       DSCKPT_RETURN_IF_ERROR(wanted_.attribute_restores[position](value));
@@ -57,8 +57,8 @@ class Restorer {
     std::vector<bool> tensor_seen(index.tensor_names.size());
     std::vector<bool> alias_seen(index.alias_names.size());
     uint32_t hint = 0;
-    for (uint32_t i = 0; i < wanted_.tensors.size(); ++i) {
-      const std::string_view name = wanted_.tensor_names[i];
+    for (uint32_t i = 0; i < wanted_.identity.tensors.size(); ++i) {
+      const std::string_view name = wanted_.identity.tensor_names[i];
       const auto tensor = impl_.FindTensor(name, hint);
       if (!tensor) {
         not_in_file_.Add(name);
@@ -77,9 +77,9 @@ class Restorer {
   }
 
   void MatchTensor(uint32_t i, std::string_view name, const TensorInfo& info) {
-    const auto& source = wanted_.tensor_sources[i];
-    const DType dtype = wanted_.tensors[i].dtype;
-    const auto shape = std::span(wanted_.dims).subspan(source.dims_begin, wanted_.tensors[i].rank);
+    const auto& source = wanted_.sources.tensors[SourceIndex(i)];
+    const DType dtype = wanted_.identity.tensors[SourceIndex(i)].dtype;
+    const auto shape = wanted_.Shape(SourceIndex(i));
     if (dtype != info.dtype.code) {
       different_.Add(name, "dtype " + DTypeText(info.dtype.code) + " and " + DTypeText(dtype));
     } else if (!std::equal(shape.begin(), shape.end(), info.shape.begin(), info.shape.end())) {
@@ -93,17 +93,18 @@ class Restorer {
   }
 
   void AddRequest(uint32_t i, std::string_view name, const TensorInfo& info) {
-    const auto& source = wanted_.tensor_sources[i];
+    const auto& source = wanted_.sources.tensors[SourceIndex(i)];
     LoadRequest request;
     request.name = name;
     request.data = const_cast<void*>(source.data);  // The provider declared it writable.
     request.bytes = info.raw_bytes;
     if (source.strides_begin != Description::Data::kContiguous) {
-      request.strides = std::span(wanted_.strides).subspan(source.strides_begin, info.shape.size());
+      request.strides =
+          std::span(wanted_.sources.strides).subspan(source.strides_begin, info.shape.size());
       request.bytes = ~uint64_t{0};  // Its memory spans whatever the provider's strides reach.
     }
-    if (source.producer != 0) {
-      const auto [device, stream] = wanted_.producers[source.producer - 1];
+    if (source.producer) {
+      const auto [device, stream] = wanted_.sources.producers[source.producer.value()];
       request.device = device;
       request.stream = stream;
     }
@@ -113,8 +114,8 @@ class Restorer {
   void MatchObjects() {
     const format::IndexView& index = impl_.index;
     std::vector<bool> seen(index.object_names.size());
-    for (uint32_t i = 0; i < wanted_.objects.size(); ++i) {
-      const std::string_view name = wanted_.object_names[i];
+    for (uint32_t i = 0; i < wanted_.identity.objects.size(); ++i) {
+      const std::string_view name = wanted_.identity.object_names[i];
       const auto object = index.object_names.Find(name);
       if (!object) {
         not_in_file_.Add(name);
@@ -128,7 +129,7 @@ class Restorer {
 
   /// Memory of a fixed size must fit; what a callback streams may have any size.
   void MatchObject(uint32_t i, std::string_view name, uint64_t stored) {
-    const auto& source = wanted_.object_sources[i];
+    const auto& source = wanted_.sources.objects[ObjectIndex(i)];
     if (!source.restore) return;
     if (source.bytes != nullptr && source.size != stored) {
       different_.Add(name,

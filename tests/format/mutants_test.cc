@@ -60,11 +60,11 @@ Shard MakeShard() {
   c.tree = ResolveTree(description.data(), layout);
   c.attributes = description.data().attributes;
   c.chunk_sums.assign(4, {1, 2});
-  c.objects.offset = {layout.log_begin};
+  c.objects.offset = {layout.appended_begin};
   c.objects.raw_bytes = c.objects.stored_bytes = {5};
   c.objects.chunk_end = {4};
   c.objects.stored_chunk_end = {0};
-  shard.geometry = {layout.data_begin, layout.tail_begin, layout.log_begin + 64};
+  shard.geometry = {layout.data_begin, layout.tail_begin, layout.appended_begin + 64};
   return shard;
 }
 

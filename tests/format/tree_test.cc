@@ -47,7 +47,7 @@ Parsed ParseTrees(const Description& description) {
   columns.attributes = description.data().attributes;
   for (const uint64_t bytes : layout.raw_bytes)
     columns.chunk_sums.resize(columns.chunk_sums.size() + (bytes > 0));
-  const uint64_t objects = AlignUp(layout.log_begin, 64);
+  const uint64_t objects = AlignUp(layout.appended_begin, 64);
   for (size_t i = 0; i < columns.objects.offset.size(); ++i) {
     columns.objects.offset[i] = objects;  // All empty.
     columns.objects.chunk_end[i] = static_cast<uint32_t>(columns.chunk_sums.size());

@@ -67,7 +67,7 @@ TEST_CASE("a pool is cut into whole windows") {
     CHECK(pool->count() == count);
     CHECK(pool->window_bytes() == window);
     CHECK(pool->windows().size() == static_cast<size_t>(count));
-    auto taken = pool->Acquire(Use::kRaw);
+    auto taken = pool->Acquire(Use::kPlaced);
     CHECK(taken.bytes.data() == pool->windows()[static_cast<size_t>(taken.index)].data());
     CHECK(taken.bytes.size() == window);
   }
@@ -77,40 +77,40 @@ TEST_CASE("a pool is cut into whole windows") {
   CHECK(WindowPool::Create(uint64_t{1} << 50, 1 << 20).status().code() == StatusCode::kOutOfMemory);
 }
 
-TEST_CASE("quotas: arena and log never take what raw windows need") {
+TEST_CASE("quotas: at-save copies and appended items never take what placed windows need") {
   struct Case {
     uint64_t windows;
-    int arena, log;
+    int at_save, appended;
   };
-  for (auto [n, arena, log] : {Case{2, 1, 1}, Case{3, 1, 1}, Case{4, 2, 1}, Case{9, 4, 2}}) {
+  for (auto [n, at_save, appended] : {Case{2, 1, 1}, Case{3, 1, 1}, Case{4, 2, 1}, Case{9, 4, 2}}) {
     auto pool = WindowPool::Create(n * 4096, 4096).value();
-    std::vector<int> arenas, logs;
-    for (int i = 0; i < arena; ++i) arenas.push_back(pool->Acquire(Use::kArena).index);
-    for (int i = 0; i < log; ++i) logs.push_back(pool->Acquire(Use::kLog).index);
+    std::vector<int> at_saves, logs;
+    for (int i = 0; i < at_save; ++i) at_saves.push_back(pool->Acquire(Use::kAtSave).index);
+    for (int i = 0; i < appended; ++i) logs.push_back(pool->Acquire(Use::kAppended).index);
     std::atomic<int> more = 0;
-    std::thread blocked_arena([&] {
-      pool->Release(Use::kArena, pool->Acquire(Use::kArena).index);
+    std::thread blocked_at_save([&] {
+      pool->Release(Use::kAtSave, pool->Acquire(Use::kAtSave).index);
       ++more;
     });
     std::thread blocked_log([&] {
-      pool->Release(Use::kLog, pool->Acquire(Use::kLog).index);
+      pool->Release(Use::kAppended, pool->Acquire(Use::kAppended).index);
       ++more;
     });
-    // All raw windows that are left can be had while the others wait for their quota.
+    // All placed windows that are left can be had while the others wait for their quota.
     std::vector<int> raws;
-    for (int i = arena + log; i < static_cast<int>(n); ++i) {
-      raws.push_back(pool->Acquire(Use::kRaw).index);
+    for (int i = at_save + appended; i < static_cast<int>(n); ++i) {
+      raws.push_back(pool->Acquire(Use::kPlaced).index);
     }
-    for (int index : raws) pool->Release(Use::kRaw, index);
+    for (int index : raws) pool->Release(Use::kPlaced, index);
     for (int i = 0; i < 1000 && !raws.empty(); ++i) {  // Room for the others to do wrong.
-      pool->Release(Use::kRaw, pool->Acquire(Use::kRaw).index);
+      pool->Release(Use::kPlaced, pool->Acquire(Use::kPlaced).index);
       std::this_thread::yield();
     }
     CHECK(more == 0);
-    for (int index : arenas) pool->Release(Use::kArena, index);
-    blocked_arena.join();
+    for (int index : at_saves) pool->Release(Use::kAtSave, index);
+    blocked_at_save.join();
     CHECK(more == 1);
-    for (int index : logs) pool->Release(Use::kLog, index);
+    for (int index : logs) pool->Release(Use::kAppended, index);
     blocked_log.join();
     CHECK(more == 2);
   }
@@ -119,22 +119,22 @@ TEST_CASE("quotas: arena and log never take what raw windows need") {
 TEST_CASE("a waiter gets the window that is released, and its wait is counted") {
   auto pool = WindowPool::Create(2 * 4096, 4096).value();
   uint64_t unwaited = 0;
-  const int a = pool->Acquire(Use::kRaw, &unwaited).index;
-  const int b = pool->Acquire(Use::kRaw, &unwaited).index;
+  const int a = pool->Acquire(Use::kPlaced, &unwaited).index;
+  const int b = pool->Acquire(Use::kPlaced, &unwaited).index;
   CHECK(unwaited == 0);
   std::atomic<bool> started = false;
   uint64_t waited = 0;
   int got = -1;
   std::thread waiter([&] {
     started = true;
-    got = pool->Acquire(Use::kRaw, &waited).index;
+    got = pool->Acquire(Use::kPlaced, &waited).index;
   });
   while (!started) std::this_thread::yield();
-  pool->Release(Use::kRaw, b);
+  pool->Release(Use::kPlaced, b);
   waiter.join();
   CHECK(got == b);
-  pool->Release(Use::kRaw, a);
-  CHECK(pool->Acquire(Use::kRaw).index == a);
+  pool->Release(Use::kPlaced, a);
+  CHECK(pool->Acquire(Use::kPlaced).index == a);
 }
 
 TEST_CASE("C32 a storm of all uses on few windows ends") {
@@ -148,16 +148,16 @@ TEST_CASE("C32 a storm of all uses on few windows ends") {
     };
     for (int t = 0; t < 2; ++t) {
       threads.emplace_back([&] {
-        for (int i = 0; i < 2000; ++i) write(Use::kRaw);
+        for (int i = 0; i < 2000; ++i) write(Use::kPlaced);
       });
       threads.emplace_back([&] {
-        for (int i = 0; i < 2000; ++i) write(Use::kLog);
+        for (int i = 0; i < 2000; ++i) write(Use::kAppended);
       });
       threads.emplace_back([&] {
-        for (int i = 0; i < 1000; ++i) {  // An arena window goes once a raw one has its bytes.
-          const int index = pool->Acquire(Use::kArena).index;
-          write(Use::kRaw);
-          pool->Release(Use::kArena, index);
+        for (int i = 0; i < 1000; ++i) {  // An at-save window goes once a placed one has its bytes.
+          const int index = pool->Acquire(Use::kAtSave).index;
+          write(Use::kPlaced);
+          pool->Release(Use::kAtSave, index);
         }
       });
     }

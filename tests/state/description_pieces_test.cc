@@ -140,7 +140,7 @@ TEST_CASE("layout: without pieces there are no columns for them") {
   Description d;
   Add(d, "t", {});
   CHECK(Stored(d).logical_names.size() == 0);
-  CHECK(d.data().pieces.size() == 0);
+  CHECK(d.data().identity.pieces.size() == 0);
 }
 
 TEST_CASE("layout: a stored tensor gets the pieces of all that are tied to it") {

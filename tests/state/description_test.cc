@@ -48,11 +48,12 @@ TEST_CASE("description: names are escaped paths") {
   REQUIRE(d.status().message() == "");
   const Data& data = d.data();
   std::vector<std::string> names;
-  for (uint32_t i = 0; i < data.tensor_names.size(); ++i) names.emplace_back(data.tensor_names[i]);
+  for (uint32_t i = 0; i < data.identity.tensor_names.size(); ++i)
+    names.emplace_back(data.identity.tensor_names[i]);
   CHECK(names ==
         std::vector<std::string>{"plain", "a~1b/~0", "a~1b/5/0", "a~1b/5/2", "a~1b/~s5", ""});
-  CHECK(data.object_names[0] == "a~1b/5/1/0");
-  CHECK(data.open.size() == 1);
+  CHECK(data.identity.object_names[0] == "a~1b/5/1/0");
+  CHECK(data.walk.open.size() == 1);
   CHECK(data.tree.nodes[0].children == 3);
   CHECK(data.tree.nodes[0].payload == data.tree.nodes.size() - 1);
 }
@@ -179,14 +180,14 @@ TEST_CASE("description: small tensors are captured at save, large ones as asked"
     for (const Capture capture : {Capture::kUntilFence, Capture::kAtSave}) {
       TensorSource source = Source(kU8, std::span(shape, 1));
       source.capture = capture;
-      d.Tensor(static_cast<int64_t>(d.data().tensors.size()), source);
+      d.Tensor(static_cast<int64_t>(d.data().identity.tensors.size()), source);
     }
   }
-  const auto& sources = d.data().tensor_sources;
-  CHECK(sources[0].capture == Capture::kAtSave);
-  CHECK(sources[1].capture == Capture::kAtSave);
-  CHECK(sources[2].capture == Capture::kUntilFence);
-  CHECK(sources[3].capture == Capture::kAtSave);
+  const auto& sources = d.data().sources.tensors;
+  CHECK(sources.at(0).capture == Capture::kAtSave);
+  CHECK(sources.at(1).capture == Capture::kAtSave);
+  CHECK(sources.at(2).capture == Capture::kUntilFence);
+  CHECK(sources.at(3).capture == Capture::kAtSave);
 }
 
 TEST_CASE("description: strides that say nothing new are dropped") {
@@ -202,9 +203,9 @@ TEST_CASE("description: strides that say nothing new are dropped") {
     Description d;
     d.Tensor("x", Source(kF32, test.shape, test.strides));
     REQUIRE(d.status().message() == "");
-    const auto& source = d.data().tensor_sources[0];
+    const auto& source = d.data().sources.tensors[SourceIndex(0)];
     CHECK((source.strides_begin == Data::kContiguous) == test.contiguous);
-    CHECK(d.data().strides == (test.contiguous ? std::vector<int64_t>() : test.strides));
+    CHECK(d.data().sources.strides == (test.contiguous ? std::vector<int64_t>() : test.strides));
   }
 }
 
@@ -225,10 +226,10 @@ TEST_CASE("description: default encoding") {
   d.Tensor("after", Source(kF32, two));
   REQUIRE(d.status().message() == "");
   std::vector<Encoding> encodings;
-  for (const auto& tensor : d.data().tensors) encodings.push_back(tensor.encoding);
+  for (const auto& tensor : d.data().identity.tensors) encodings.push_back(tensor.encoding);
   using enum Encoding;
   CHECK(encodings == std::vector<Encoding>{kBytePlaneZstd, kZstd, kZstd, kRaw, kZstd, kRaw});
-  CHECK(d.data().objects[0].encoding == kZstd);
+  CHECK(d.data().identity.objects[ObjectIndex(0)].encoding == kZstd);
 }
 
 TEST_CASE("description: providers compose") {
@@ -240,8 +241,8 @@ TEST_CASE("description: providers compose") {
   Description d;
   Combine({a, leaf, seven})->Describe(d);
   REQUIRE(d.status().message() == "");
-  CHECK(d.data().tensor_names.bytes == "a/ww~s7/w");
-  CHECK(d.data().tensor_names[2] == "~s7/w");
+  CHECK(d.data().identity.tensor_names.bytes == "a/ww~s7/w");
+  CHECK(d.data().identity.tensor_names[2] == "~s7/w");
 }
 
 TEST_CASE("description: tags of tensors and objects") {
@@ -271,8 +272,9 @@ TEST_CASE("description: owners are held") {
   std::weak_ptr<int> watched = owner;
   owner.reset();
   CHECK(!watched.expired());
-  CHECK(d.data().tensor_sources[1].owner == 0);
-  CHECK(d.data().owners[d.data().tensor_sources[2].owner - 1] == watched.lock());
+  CHECK(!d.data().sources.tensors[SourceIndex(1)].owner);
+  CHECK(d.data().sources.owners[d.data().sources.tensors[SourceIndex(2)].owner.value()] ==
+        watched.lock());
   d = Description();
   CHECK(watched.expired());
 }

@@ -57,7 +57,9 @@ std::vector<std::string> Names(const NameColumns& names) {
 
 std::vector<std::string> RawOrder(const FileLayout& layout) {
   std::vector<std::string> out;
-  for (const uint32_t i : layout.placed_order) out.emplace_back(layout.columns.tensor_names[i]);
+  for (const TensorOrdinal i : layout.placed_order) {
+    out.emplace_back(layout.columns.tensor_names[i.value()]);
+  }
   return out;
 }
 
@@ -66,11 +68,19 @@ uint64_t OffsetOf(const FileLayout& layout, std::string_view name) {
   return layout.offset.at(*NameView{names.bytes, names.ends}.Find(name));
 }
 
+template <typename Position>
+std::vector<uint32_t> Numbers(const std::vector<Position>& positions) {
+  std::vector<uint32_t> numbers;
+  for (const Position position : positions) numbers.push_back(position.value());
+  return numbers;
+}
+
 // The JSON header of `layout` as a reader of a file of this size sees it.
 Header ParseRegion(const FileLayout& layout, uint64_t file_bytes) {
-  std::string region = layout.header;
+  std::string region = layout.header.region;
   if (layout.shard) {
-    PatchSizes(region, layout.header_lists ? layout.tail_begin : layout.data_begin, file_bytes);
+    PatchSizes(region, layout.header.lists_tensors ? layout.tail_begin : layout.data_begin,
+               file_bytes);
   }
   Result<Header> header =
       ParseHeader(std::string_view(region).substr(8), file_bytes - layout.data_begin);
@@ -95,19 +105,23 @@ TEST_CASE("layout: raw tensors lie by falling alignment, then name") {
   CHECK(RawOrder(c) == Strings{"empty", "page", "half", "sixteen", "also_eight", "eight", "one"});
   CHECK(c.listed == 7);
   uint64_t next = c.data_begin;
-  for (const uint32_t i : c.placed_order) {
+  for (const TensorOrdinal i : c.placed_order) {
     CHECK(c.offset[i] == next);
     CHECK(next % (uint64_t{1} << AlignmentClass(c.raw_bytes[i])) == 0);
     next += c.raw_bytes[i];
   }
   CHECK(c.data_begin % kPageBytes == 0);
-  CHECK(c.data_begin == c.header.size());
+  CHECK(c.data_begin == c.header.region.size());
   CHECK(c.tail_begin == next);
   CHECK(c.placed_end == next);
   CHECK(c.appended_begin == AlignUp(next, kPageBytes));
   CHECK(Names(c.columns.tensor_names) ==
         Strings{"also_eight", "eight", "empty", "half", "one", "page", "sixteen"});
-  CHECK(c.tensor_ordinal == std::vector<uint32_t>{4, 5, 3, 1, 2, 6, 0});
+  for (const SourceIndex i : PositionsOf(c.tensor_ordinal)) {
+    const uint32_t expected[] = {4, 5, 3, 1, 2, 6, 0};
+    CHECK(!c.tensor_ordinal[i].is_alias());
+    CHECK(c.tensor_ordinal[i].tensor().value() == expected[i.value()]);
+  }
 }
 
 TEST_CASE("layout: C04, elements are aligned whatever order they come in") {
@@ -140,9 +154,9 @@ TEST_CASE("layout: unlisted dtypes and encoded items lie in the tail") {
   CHECK(c.appended_begin == c.unlisted_begin + 4096);
   CHECK(OffsetOf(c, "z") == 0);
   REQUIRE(c.appended.size() == 3);
-  CHECK((c.appended[0].is_object && c.appended[0].ordinal == 0));
-  CHECK((!c.appended[1].is_object && c.appended[1].ordinal == 3));
-  CHECK((c.appended[2].is_object && c.appended[2].ordinal == 1));
+  CHECK((c.appended[0].is_object && c.appended[0].object.value() == 0));
+  CHECK((!c.appended[1].is_object && c.appended[1].tensor.value() == 3));
+  CHECK((c.appended[2].is_object && c.appended[2].object.value() == 1));
   CHECK(c.columns.tensors.stored_chunk_end == std::vector<uint32_t>{0, 0, 0, 1});
   CHECK(c.columns.tensors.chunk_end == std::vector<uint32_t>{1, 2, 3, 4});
   CHECK(c.columns.objects.encoding == std::vector<uint8_t>{0, 1});
@@ -195,8 +209,8 @@ TEST_CASE("layout: C06, never a header that the stock loader refuses") {
     d.Tensor("model.tensor_" + std::to_string(i), At(&many[i], kU8, one));
   }
   const FileLayout c = Build(d);
-  CHECK(!c.header_lists);
-  CHECK(c.header.size() - 8 <= kMaxHeaderJsonBytes);
+  CHECK(!c.header.lists_tensors);
+  CHECK(c.header.region.size() - 8 <= kMaxHeaderJsonBytes);
   // The layout is the same as with a list.
   CHECK(c.listed == many.size());
   CHECK(c.tail_begin == c.data_begin + many.size());
@@ -221,7 +235,7 @@ TEST_CASE("layout: aliases do not push the header over its cap") {
   }
   const FileLayout c = Build(d);
   CHECK(c.aliases.size() == 1200);
-  CHECK(c.header_lists);
+  CHECK(c.header.lists_tensors);
   const Header header = ParseRegion(c, c.appended_begin + 4096);
   CHECK(header.entries.size() == 2);
   CHECK(header.metadata.size() == 3);
@@ -263,12 +277,15 @@ TEST_CASE("layout: C10, tied tensors are stored once under the smallest name") {
   CHECK(Names(c.columns.tensor_names) == Strings{"embed", "other_address", "other_dtype",
                                                  "other_encoding", "other_shape", "other_strides"});
   CHECK(Names(c.columns.alias_names) == Strings{"lm_head", "same_strides", "third"});
-  CHECK(c.alias_target == std::vector<uint32_t>{0, 5, 0});
-  CHECK(c.columns.alias_target == c.alias_target);
-  CHECK(c.tensors == std::vector<uint32_t>{1, 8, 4, 5, 3, 6});
-  CHECK(c.aliases == std::vector<uint32_t>{0, 7, 2});
-  CHECK(c.tensor_ordinal[0] == (0 | FileLayout::kAliasBit));
-  CHECK(c.tensor_ordinal[7] == (1 | FileLayout::kAliasBit));
+  CHECK(Numbers(c.alias_target) == std::vector<uint32_t>{0, 5, 0});
+  CHECK(c.columns.alias_target == Numbers(c.alias_target));
+  CHECK(Numbers(c.tensors) == std::vector<uint32_t>{1, 8, 4, 5, 3, 6});
+  CHECK(Numbers(c.aliases) == std::vector<uint32_t>{0, 7, 2});
+  for (const auto& [source, alias] : {std::pair(0, 0), std::pair(7, 1)}) {
+    const TensorOrAlias item = c.tensor_ordinal[SourceIndex(source)];
+    REQUIRE(item.is_alias());
+    CHECK(item.alias() == AliasOrdinal(alias));
+  }
 
   const TreeColumns tree = ResolveTree(d.data(), c);
   CHECK(tree.nodes[1].kind == NodeKind::kAlias);
@@ -484,6 +501,6 @@ TEST_CASE("layout: equal states in another order give equal columns") {
   for (int i = 0; i < 4; ++i) add(forward, i);
   for (int i = 4; i-- > 0;) add(backward, i);
   const FileLayout a = Build(forward), b = Build(backward);
-  CHECK(a.header == b.header);
+  CHECK(a.header.region == b.header.region);
   CHECK(EncodeIndex(a.columns).value() == EncodeIndex(b.columns).value());
 }

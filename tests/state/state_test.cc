@@ -40,9 +40,9 @@ TEST_CASE("state: paths become a tree in the order of registration") {
   const Description d = Describe(state);
   REQUIRE(d.status().message() == "");
   // A dict stands where its first member was registered; names are the paths.
-  CHECK(Names(d.data().tensor_names) ==
+  CHECK(Names(d.data().identity.tensor_names) ==
         Strings{"adam/m", "adam/v", "adam/state/0/a~1b", "params", "~s0"});
-  CHECK(d.data().open.size() == 1);
+  CHECK(d.data().walk.open.size() == 1);
   const auto& nodes = d.data().tree.nodes;
   REQUIRE(nodes.size() == 9);
   CHECK(nodes[0].children == 3);
@@ -50,13 +50,13 @@ TEST_CASE("state: paths become a tree in the order of registration") {
   CHECK(nodes[1].children == 3);
   CHECK(nodes[1].payload == 5);
   CHECK(nodes[5].key_kind == Key::Kind::kInt);
-  const auto& sources = d.data().tensor_sources;
-  CHECK(sources[0].data == data);
-  CHECK(sources[0].writable);
-  CHECK(sources[2].data == vector.data());
-  CHECK(d.data().dims == std::vector<int64_t>{2, 2, 3, 2, 1});
-  CHECK(d.data().tensors[2].dtype == kI64);
-  CHECK(!sources[4].writable);
+  const auto& sources = d.data().sources.tensors;
+  CHECK(sources.at(0).data == data);
+  CHECK(sources.at(0).writable);
+  CHECK(sources.at(2).data == vector.data());
+  CHECK(d.data().identity.dims == std::vector<int64_t>{2, 2, 3, 2, 1});
+  CHECK(d.data().identity.tensors[SourceIndex(2)].dtype == kI64);
+  CHECK(!sources.at(4).writable);
   CHECK(BuildFileLayout(d.data(), true, {}).ok());
 }
 
@@ -75,11 +75,11 @@ TEST_CASE("state: options reach the description") {
   const State moved = std::move(state);
   const Description d = Describe(moved);
   REQUIRE(d.status().message() == "");
-  CHECK(d.data().strides == std::vector<int64_t>{1, 256});
-  CHECK(d.data().dims == std::vector<int64_t>{256, 512});
-  CHECK(d.data().tensors[0].encoding == Encoding::kZstd);
-  CHECK(d.data().tensor_sources[0].capture == Capture::kUntilFence);
-  CHECK(d.data().owners[0] == owner);
+  CHECK(d.data().sources.strides == std::vector<int64_t>{1, 256});
+  CHECK(d.data().identity.dims == std::vector<int64_t>{256, 512});
+  CHECK(d.data().identity.tensors[SourceIndex(0)].encoding == Encoding::kZstd);
+  CHECK(d.data().sources.tensors[SourceIndex(0)].capture == Capture::kUntilFence);
+  CHECK(d.data().sources.owners[0] == owner);
 }
 
 TEST_CASE("state: registration errors are reported by every use") {
@@ -130,7 +130,7 @@ TEST_CASE("state: AtSave restores exactly its size") {
   state.AddBytes("rng", rng, sizeof rng);
   const Description d = Describe(state);
   REQUIRE(d.status().message() == "");
-  const auto& object = d.data().object_sources.at(0);
+  const auto& object = d.data().sources.objects.at(0);
   CHECK(object.bytes == rng);
   CHECK(object.size == 16);
   const uint64_t stored[2] = {3, 4};
@@ -159,8 +159,8 @@ TEST_CASE("state: objects with callbacks") {
   }
   const Description d = Describe(state);
   REQUIRE(d.status().message() == "");
-  CHECK(d.data().media_types == Strings{"application/json"});
-  const auto& object = d.data().object_sources.at(0);
+  CHECK(d.data().identity.media_types == Strings{"application/json"});
+  const auto& object = d.data().sources.objects.at(0);
   struct Null : Sink {
     Status Write(std::span<const std::byte>) override { return {}; }
   } sink;

@@ -53,24 +53,25 @@ class ShardBuilder {
     std::vector<std::vector<dsckpt::format::StoredChunk>> tensors, objects;
   };
 
-  static std::string RawTensor(const dsckpt::Description::Data& data, uint32_t i) {
+  static std::string RawTensor(const dsckpt::Description::Data& data, dsckpt::SourceIndex i) {
     using namespace dsckpt;
-    const auto& source = data.tensor_sources[i];
+    const auto& source = data.sources.tensors[i];
     std::string raw(source.raw_bytes, '\0');
     if (source.strides_begin == Description::Data::kContiguous) {
       if (!raw.empty()) std::memcpy(raw.data(), source.data, raw.size());
       return raw;
     }
-    const auto shape = std::span(data.dims).subspan(source.dims_begin, data.tensors[i].rank);
-    const auto strides = std::span(data.strides).subspan(source.strides_begin, shape.size());
+    const auto shape = data.Shape(i);
+    const auto strides =
+        std::span(data.sources.strides).subspan(source.strides_begin, shape.size());
     auto* at = static_cast<std::byte*>(const_cast<void*>(source.data));
-    Gather({at, FindDType(data.tensors[i].dtype)->block_bytes, shape, strides}, 0,
+    Gather({at, FindDType(data.identity.tensors[i].dtype)->block_bytes, shape, strides}, 0,
            std::as_writable_bytes(std::span(raw)));
     return raw;
   }
 
-  static std::string RawObject(const dsckpt::Description::Data& data, uint32_t i) {
-    const auto& source = data.object_sources[i];
+  static std::string RawObject(const dsckpt::Description::Data& data, dsckpt::ObjectIndex i) {
+    const auto& source = data.sources.objects[i];
     return {static_cast<const char*>(source.bytes), source.size};
   }
 
@@ -114,10 +115,10 @@ class ShardBuilder {
   void PlaceRaw(const dsckpt::Description::Data& data, const dsckpt::FileLayout& layout,
                 dsckpt::format::IndexColumns& columns, std::string& image) {
     image.resize(layout.data_begin);
-    for (const uint32_t ordinal : layout.placed_order) {
+    for (const dsckpt::TensorOrdinal ordinal : layout.placed_order) {
       Place(image, layout.offset[ordinal], RawTensor(data, layout.tensors[ordinal]));
-      columns.tensors.offset[ordinal] = layout.offset[ordinal];
-      columns.tensors.stored_bytes[ordinal] = layout.raw_bytes[ordinal];
+      columns.tensors.offset[ordinal.value()] = layout.offset[ordinal];
+      columns.tensors.stored_bytes[ordinal.value()] = layout.raw_bytes[ordinal];
     }
     image.resize(std::max<uint64_t>(image.size(), layout.appended_begin));
   }
@@ -128,19 +129,22 @@ class ShardBuilder {
     for (const auto& item : layout.appended) {
       PadTo(image, kLogAlignment);
       auto& payload = item.is_object ? columns.objects : columns.tensors;
-      const uint32_t position =
-          item.is_object ? layout.objects[item.ordinal] : layout.tensors[item.ordinal];
-      const std::string raw =
-          item.is_object ? RawObject(data, position) : RawTensor(data, position);
-      const Encoding encoding =
-          item.is_object ? data.objects[position].encoding : data.tensors[position].encoding;
-      const uint32_t width =
-          item.is_object ? 1 : FindDType(data.tensors[position].dtype)->block_bytes;
-      auto& chunks = item.is_object ? log.objects[item.ordinal] : log.tensors[item.ordinal];
-      const std::string stored = Encode(raw, encoding, width, chunks);
-      payload.offset[item.ordinal] = image.size();
-      payload.raw_bytes[item.ordinal] = raw.size();
-      payload.stored_bytes[item.ordinal] = stored.size();
+      const uint32_t ordinal = item.is_object ? item.object.value() : item.tensor.value();
+      auto& chunks = item.is_object ? log.objects[ordinal] : log.tensors[ordinal];
+      std::string raw, stored;
+      if (item.is_object) {
+        const ObjectIndex object = layout.objects[item.object];
+        raw = RawObject(data, object);
+        stored = Encode(raw, data.identity.objects[object].encoding, 1, chunks);
+      } else {
+        const SourceIndex tensor = layout.tensors[item.tensor];
+        const auto& identity = data.identity.tensors[tensor];
+        raw = RawTensor(data, tensor);
+        stored = Encode(raw, identity.encoding, FindDType(identity.dtype)->block_bytes, chunks);
+      }
+      payload.offset[ordinal] = image.size();
+      payload.raw_bytes[ordinal] = raw.size();
+      payload.stored_bytes[ordinal] = stored.size();
       image += stored;
     }
     PadTo(image, kLogAlignment);
@@ -179,11 +183,11 @@ class ShardBuilder {
     columns.chunk_sums.clear();
     columns.stored_chunks.clear();
     for (size_t i = 0; i < layout.tensors.size(); ++i) {
-      AppendChunks(columns, columns.tensors, i, Sums(RawTensor(data, layout.tensors[i])),
+      AppendChunks(columns, columns.tensors, i, Sums(RawTensor(data, layout.tensors.at(i))),
                    log.tensors[i]);
     }
     for (size_t i = 0; i < layout.objects.size(); ++i) {
-      AppendChunks(columns, columns.objects, i, Sums(RawObject(data, layout.objects[i])),
+      AppendChunks(columns, columns.objects, i, Sums(RawObject(data, layout.objects.at(i))),
                    log.objects[i]);
     }
     columns.tree = ResolveTree(data, layout);
@@ -205,8 +209,8 @@ class ShardBuilder {
     footer_.index_xxh3_64 = format::Hash64(index);
     footer_.file_bytes = image.size() + index.size() + kFooterBytes;
     image.append(reinterpret_cast<const char*>(index.data()), index.size());
-    std::string header = layout.header;
-    format::PatchSizes(header, layout.header_lists ? layout.tail_begin : layout.data_begin,
+    std::string header = layout.header.region;
+    format::PatchSizes(header, layout.header.lists_tensors ? layout.tail_begin : layout.data_begin,
                        footer_.file_bytes);
     if (edit_header) edit_header(header);
     image.replace(0, header.size(), header);

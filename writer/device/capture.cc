@@ -24,7 +24,7 @@ Result<std::unique_ptr<DeviceCapture>> DeviceCapture::Begin(DeviceStreams& queue
 }
 
 Status DeviceCapture::MarkProducers() {
-  for (const auto& [device, stream] : data_.producers) {
+  for (const auto& [device, stream] : data_.sources.producers) {
     // Producers whose device had to be asked for have been replaced (writer/engine/describe.cc).
     if (device == kDeviceOfPointer) {
       producers_.push_back({device, stream, {}});
@@ -40,13 +40,12 @@ Status DeviceCapture::MarkProducers() {
   return Status();
 }
 
-DeviceCapture::DevicePart& DeviceCapture::PartOf(uint32_t source_index) {
-  return parts_.find(data_.producers[data_.tensor_sources[source_index].producer - 1].device)
-      ->second;
+DeviceCapture::DevicePart& DeviceCapture::PartOf(SourceIndex source_index) {
+  return parts_.find(data_.sources.ProducerOf(source_index).device)->second;
 }
 
-const std::byte* DeviceCapture::Source(uint32_t source_index, uint64_t begin) const {
-  return static_cast<const std::byte*>(data_.tensor_sources[source_index].data) + begin;
+const std::byte* DeviceCapture::Source(SourceIndex source_index, uint64_t begin) const {
+  return static_cast<const std::byte*>(data_.sources.tensors[source_index].data) + begin;
 }
 
 Status DeviceCapture::OrderAfterProducers(int device, Stream stream) {
@@ -57,7 +56,8 @@ Status DeviceCapture::OrderAfterProducers(int device, Stream stream) {
   return Status();
 }
 
-Status DeviceCapture::CopyAtSave(uint32_t source_index, uint64_t begin, std::span<std::byte> out) {
+Status DeviceCapture::CopyAtSave(SourceIndex source_index, uint64_t begin,
+                                 std::span<std::byte> out) {
   DevicePart& part = PartOf(source_index);
   const int device = part.queue->device;
   if (!std::exchange(part.used_at_save, true)) {
@@ -103,17 +103,17 @@ Status DeviceCapture::BeginWindows() {
 }
 
 Result<std::vector<DeviceCapture::Mark>> DeviceCapture::TakeSnapshot(
-    std::span<const uint32_t> tensors) {
+    std::span<const SourceIndex> tensors) {
   std::vector<Mark> marks;
   std::map<int, uint64_t> used;
-  for (const uint32_t source_index : tensors) {
+  for (const SourceIndex source_index : tensors) {
     DevicePart& part = PartOf(source_index);
     const auto room = part.queue->snapshot;
     if (room.empty()) continue;
     uint64_t& end = used[part.queue->device];
-    const uint64_t bytes = data_.tensor_sources[source_index].raw_bytes;
+    const uint64_t bytes = data_.sources.tensors[source_index].raw_bytes;
     if (bytes > room.size() - end) continue;
-    snapshot_.resize(data_.tensor_sources.size());
+    snapshot_.resize(data_.sources.tensors.size());
     snapshot_[source_index] = room.data() + end;
     part.snapshot.push_back({Source(source_index, 0), room.data() + end, bytes});
     const uint64_t padded =
@@ -144,7 +144,7 @@ Status DeviceCapture::SnapshotPart(DevicePart& part, std::vector<Mark>& marks) {
   return Status();
 }
 
-void DeviceCapture::Add(uint32_t source_index, uint64_t begin, std::span<std::byte> out) {
+void DeviceCapture::Add(SourceIndex source_index, uint64_t begin, std::span<std::byte> out) {
   DevicePart& part = PartOf(source_index);
   const bool snapshot = InSnapshot(source_index);
   const std::byte* const from =
@@ -212,7 +212,7 @@ Result<std::vector<DeviceCapture::Mark>> DeviceCapture::Enqueue(uint64_t windows
   return failure;
 }
 
-Status DeviceCapture::Read(uint32_t source_index, uint64_t begin, std::span<std::byte> out) {
+Status DeviceCapture::Read(SourceIndex source_index, uint64_t begin, std::span<std::byte> out) {
   Event done;
   DevicePart& part = PartOf(source_index);
   const int device = part.queue->device;

@@ -32,7 +32,7 @@ class DeviceCapture {
   static Result<std::unique_ptr<DeviceCapture>> Begin(DeviceStreams& queues,
                                                       const Description::Data& data);
   /// Inside Save(): enqueues the copy of a part of an at-save tensor to pool memory.
-  Status CopyAtSave(uint32_t source_index, uint64_t begin, std::span<std::byte> out);
+  Status CopyAtSave(SourceIndex source_index, uint64_t begin, std::span<std::byte> out);
   /// Inside Save(), after them: the producers' streams wait for those copies. Returns what to wait
   /// for before their bytes may be used. On failure those copies may still run: DrainAtSave().
   Result<std::vector<Mark>> FinishAtSave();
@@ -41,16 +41,16 @@ class DeviceCapture {
 
   /// Placed stage: enqueues what must come before the first window.
   Status BeginWindows();
-  /// Placed stage, after it: enqueues copies of `tensors` (positions in the description) to where
+  /// Placed stage, after it: enqueues copies of `tensors` to where
   /// the devices have room for a snapshot, as far as it reaches; Add() then reads these there.
   /// Returns what to wait for until they have been read; nothing where no device has such room. On
   /// failure waits for what was enqueued.
-  Result<std::vector<Mark>> TakeSnapshot(std::span<const uint32_t> tensors);
-  bool InSnapshot(uint32_t source_index) const {
+  Result<std::vector<Mark>> TakeSnapshot(std::span<const SourceIndex> tensors);
+  bool InSnapshot(SourceIndex source_index) const {
     return !snapshot_.empty() && snapshot_[source_index] != nullptr;
   }
   /// Placed stage: one piece of a window.
-  void Add(uint32_t source_index, uint64_t begin, std::span<std::byte> out);
+  void Add(SourceIndex source_index, uint64_t begin, std::span<std::byte> out);
   /// Placed stage: enqueues the pieces added since the last call, with which the first `windows`
   /// windows are complete. Returns what to wait for before their bytes may be used; on failure
   /// waits for what was enqueued.
@@ -59,7 +59,7 @@ class DeviceCapture {
   void MarkCopied(uint64_t windows);
 
   /// Append stage and its workers: reads a part of a tensor; blocks.
-  Status Read(uint32_t source_index, uint64_t begin, std::span<std::byte> out);
+  Status Read(SourceIndex source_index, uint64_t begin, std::span<std::byte> out);
 
   /// Blocks until `marks` have passed.
   Status Wait(const std::vector<Mark>& marks);
@@ -81,7 +81,7 @@ class DeviceCapture {
   struct DevicePart {
     const DeviceStreams::Queue* queue;
     std::vector<Piece> added;    // And not enqueued.
-    uint32_t newest = 0;         // Tensor of added.back().
+    SourceIndex newest;          // Tensor of added.back().
     bool reads_sources = false;  // Added pieces that no snapshot holds.
     std::vector<Piece> snapshot;
     bool used_at_save = false;
@@ -100,8 +100,8 @@ class DeviceCapture {
   DeviceCapture(DeviceStreams& queues, const Description::Data& data)
       : queues_(queues), data_(data) {}
   Status MarkProducers();
-  DevicePart& PartOf(uint32_t source_index);
-  const std::byte* Source(uint32_t source_index, uint64_t begin) const;
+  DevicePart& PartOf(SourceIndex source_index);
+  const std::byte* Source(SourceIndex source_index, uint64_t begin) const;
   Status OrderAfterProducers(int device, Stream stream);
   Status SnapshotPart(DevicePart& part, std::vector<Mark>& marks);
   Status EnqueuePart(DevicePart& part, std::vector<Mark>& marks);
@@ -114,8 +114,8 @@ class DeviceCapture {
   DeviceStreams& queues_;
   const Description::Data& data_;
   std::vector<Producer> producers_;
-  std::map<int, DevicePart> parts_;         // By device.
-  std::vector<const std::byte*> snapshot_;  // By position in the description; null: not there.
+  std::map<int, DevicePart> parts_;                        // By device.
+  OrdinalVector<SourceIndex, const std::byte*> snapshot_;  // Null: not there.
   /// Of its own: a copy to memory that is not pinned blocks until it is done, and before that until
   /// the producers are. Never held together with mutex_.
   Mutex read_mutex_;

@@ -22,11 +22,12 @@ namespace dsckpt {
 class DeviceStreams {
  public:
   /// One device's streams. Each has one user at a time, so that what one waits for holds up no
-  /// other: `copy` and `gather` the raw stage, `at_save` Save(), `read` the log stage.
+  /// other: `copy` and `gather` the placed stage, `at_save` Save(), `read` the append
+  /// stage.
   struct Queue {
     int device;
     Stream copy, gather, at_save, read;
-    std::span<std::byte> snapshot;  // Device memory, the raw stage's; empty: none.
+    std::span<std::byte> snapshot;  // Device memory, the placed stage's; empty: none.
   };
 
   /// Drivers hold a lock while they register a part of the pool: other threads' copies go on

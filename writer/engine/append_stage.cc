@@ -18,9 +18,9 @@
 namespace dsckpt {
 
 struct AppendStage::Item {
-  bool is_object;
-  uint32_t ordinal;
-  uint32_t source_index;
+  FileLayout::AppendedItem item;
+  SourceIndex tensor;  // One of these, as item.is_object says.
+  ObjectIndex object;
   Encoding encoding;
   uint32_t element_bytes;
   uint64_t raw_bytes;
@@ -83,33 +83,32 @@ void AppendStage::Run() {
 }
 
 AppendStage::Item AppendStage::MakeItem(const FileLayout::AppendedItem& appended) const {
-  const uint32_t ordinal = appended.ordinal;
   if (appended.is_object) {
-    const uint32_t source_index = plan_.layout.objects[ordinal];
-    return {.is_object = true,
-            .ordinal = ordinal,
-            .source_index = source_index,
-            .encoding = plan_.data.objects[source_index].encoding,
+    const ObjectIndex object = plan_.layout.objects[appended.object];
+    return {.item = appended,
+            .tensor = {},
+            .object = object,
+            .encoding = plan_.data.identity.objects[object].encoding,
             .element_bytes = 1,
-            .raw_bytes = plan_.data.object_sources[source_index].size,
+            .raw_bytes = plan_.data.sources.objects[object].size,
             .at_save = true};
   }
-  const uint32_t source_index = plan_.layout.tensors[ordinal];
-  const auto& tensor = plan_.data.tensors[source_index];
-  return {.is_object = false,
-          .ordinal = ordinal,
-          .source_index = source_index,
-          .encoding = tensor.encoding,
-          .element_bytes = ElementBytes(tensor.dtype),
-          .raw_bytes = plan_.layout.raw_bytes[ordinal],
-          .at_save = plan_.data.tensor_sources[source_index].capture == Capture::kAtSave};
+  const SourceIndex tensor = plan_.layout.tensors[appended.tensor];
+  const auto& identity = plan_.data.identity.tensors[tensor];
+  return {.item = appended,
+          .tensor = tensor,
+          .object = {},
+          .encoding = identity.encoding,
+          .element_bytes = ElementBytes(identity.dtype),
+          .raw_bytes = plan_.layout.raw_bytes[appended.tensor],
+          .at_save = plan_.data.sources.tensors[tensor].capture == Capture::kAtSave};
 }
 
 void AppendStage::WriteItem(const Item& item, AppendedRecord& record) {
   out_.Align(kLogAlignment);
   record.offset = out_.position();
   record.raw_bytes = item.raw_bytes;
-  if (item.is_object && plan_.data.object_sources[item.source_index].write) {
+  if (item.item.is_object && plan_.data.sources.objects[item.object].write) {
     Status status = WriteCallback(item, record);
     if (!status.ok()) progress_.Fail(std::move(status));
     progress_.CallbackReturned();
@@ -123,18 +122,18 @@ void AppendStage::WriteItem(const Item& item, AppendedRecord& record) {
 
 void AppendStage::Read(const Item& item, uint64_t begin, std::span<std::byte> out) {
   bool copied = false;
-  if (item.is_object) {
-    copied = sources_.at_save.TakeObject(item.ordinal, begin, out);
+  if (item.item.is_object) {
+    copied = sources_.at_save.TakeObject(item.item.object, begin, out);
     const auto* bytes =
-        static_cast<const std::byte*>(plan_.data.object_sources[item.source_index].bytes);
+        static_cast<const std::byte*>(plan_.data.sources.objects[item.object].bytes);
     if (!copied) std::memcpy(out.data(), bytes + begin, out.size());
   } else {
-    copied = sources_.at_save.TakeTensor(item.ordinal, begin, out);
-    if (!copied && plan_.data.tensor_sources[item.source_index].producer != 0) {
-      Status status = sources_.device->Read(item.source_index, begin, out);
+    copied = sources_.at_save.TakeTensor(item.item.tensor, begin, out);
+    if (!copied && plan_.data.sources.tensors[item.tensor].producer) {
+      Status status = sources_.device->Read(item.tensor, begin, out);
       if (!status.ok()) progress_.Fail(std::move(status));
     } else if (!copied) {
-      Status status = ReadHostTensor(plan_.data, item.source_index, begin, out);
+      Status status = ReadHostTensor(plan_.data, item.tensor, begin, out);
       if (!status.ok()) progress_.Fail(std::move(status));
     }
   }
@@ -260,11 +259,11 @@ class AppendStage::CallbackSink final : public Sink {
 Status AppendStage::WriteCallback(const Item& item, AppendedRecord& record) {
   CallbackSink sink(*this, item, record);
   const Status status = Guarded([&]() -> Status {
-    DSCKPT_RETURN_IF_ERROR(plan_.data.object_sources[item.source_index].write(sink));
+    DSCKPT_RETURN_IF_ERROR(plan_.data.sources.objects[item.object].write(sink));
     return sink.FinishChunk();
   });
   if (status.ok()) return sink.status();
-  const std::string name = format::Printable(plan_.data.object_names[item.source_index]);
+  const std::string name = format::Printable(plan_.data.identity.ObjectName(item.object));
   return Status(status.code(), "object '" + name + "': " + status.message()).WithPath(plan_.path);
 }
 

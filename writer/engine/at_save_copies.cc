@@ -10,7 +10,7 @@ namespace dsckpt {
 void AtSaveCopies::Clear() {
   for (auto& block : blocks_) {
     if (block->outstanding.load() > 0)
-      pool_.Release(io::WindowPool::Use::kArena, block->window.index);
+      pool_.Release(io::WindowPool::Use::kAtSave, block->window.index);
   }
   blocks_.clear();
   pieces_ = {};
@@ -27,7 +27,7 @@ bool AtSaveCopies::Fits(uint64_t bytes) const {
 std::span<std::byte> AtSaveCopies::Room(uint64_t wanted, uint64_t* waited_ns) {
   if (blocks_.empty() || used_ == pool_.window_bytes()) {
     auto block = std::make_unique<Block>();
-    block->window = pool_.Acquire(io::WindowPool::Use::kArena, waited_ns);
+    block->window = pool_.Acquire(io::WindowPool::Use::kAtSave, waited_ns);
     blocks_.push_back(std::move(block));
     used_ = 0;
   }
@@ -57,11 +57,11 @@ uint64_t AtSaveCopies::Copy(const Description::Data& data, const FileLayout& lay
   tensor_piece_.assign(layout.tensors.size(), kNone);
   object_piece_.assign(layout.objects.size(), kNone);
   uint64_t left = 0;
-  const auto tensor = [&](uint32_t ordinal) {
-    const auto& source = data.tensor_sources[layout.tensors[ordinal]];
+  const auto tensor = [&](TensorOrdinal ordinal) {
+    const SourceIndex source_index = layout.tensors[ordinal];
+    const auto& source = data.sources.tensors[source_index];
     if (source.capture != Capture::kAtSave || source.raw_bytes == 0) return;
-    const uint32_t source_index = layout.tensors[ordinal];
-    const bool on_device = source.producer != 0;
+    const bool on_device = static_cast<bool>(source.producer);
     const bool fits = CopyItem(source.raw_bytes, &tensor_piece_[ordinal], waited_ns,
                                [&](uint64_t begin, std::span<std::byte> out) {
                                  if (!on_device) {
@@ -72,16 +72,16 @@ uint64_t AtSaveCopies::Copy(const Description::Data& data, const FileLayout& lay
                                });
     if (!fits) left += source.raw_bytes;
   };
-  for (uint32_t ordinal : layout.placed_order) tensor(ordinal);
+  for (const TensorOrdinal ordinal : layout.placed_order) tensor(ordinal);
   for (const auto& item : layout.appended) {
     if (!item.is_object) {
-      tensor(item.ordinal);
+      tensor(item.tensor);
       continue;
     }
-    const auto& source = data.object_sources[layout.objects[item.ordinal]];
+    const auto& source = data.sources.objects[layout.objects[item.object]];
     if (source.write || source.size == 0) continue;
     const auto* bytes = static_cast<const std::byte*>(source.bytes);
-    const bool fits = CopyItem(source.size, &object_piece_[item.ordinal], waited_ns,
+    const bool fits = CopyItem(source.size, &object_piece_[item.object], waited_ns,
                                [&](uint64_t begin, std::span<std::byte> out) {
                                  std::memcpy(out.data(), bytes + begin, out.size());
                                });
@@ -90,12 +90,12 @@ uint64_t AtSaveCopies::Copy(const Description::Data& data, const FileLayout& lay
   return left;
 }
 
-bool AtSaveCopies::TakeTensor(uint32_t ordinal, uint64_t begin, std::span<std::byte> out) {
-  return Take(tensor_piece_[ordinal], begin, out);
+bool AtSaveCopies::TakeTensor(TensorOrdinal tensor, uint64_t begin, std::span<std::byte> out) {
+  return Take(tensor_piece_[tensor], begin, out);
 }
 
-bool AtSaveCopies::TakeObject(uint32_t ordinal, uint64_t begin, std::span<std::byte> out) {
-  return Take(object_piece_[ordinal], begin, out);
+bool AtSaveCopies::TakeObject(ObjectOrdinal object, uint64_t begin, std::span<std::byte> out) {
+  return Take(object_piece_[object], begin, out);
 }
 
 bool AtSaveCopies::Take(uint32_t piece, uint64_t begin, std::span<std::byte> out) {
@@ -115,7 +115,7 @@ bool AtSaveCopies::Take(uint32_t piece, uint64_t begin, std::span<std::byte> out
 void AtSaveCopies::Consume(uint32_t index, uint64_t bytes) {
   Block& block = *blocks_[index];
   if (block.outstanding.fetch_sub(bytes, std::memory_order_acq_rel) == bytes) {
-    pool_.Release(io::WindowPool::Use::kArena, block.window.index);
+    pool_.Release(io::WindowPool::Use::kAtSave, block.window.index);
   }
 }
 

@@ -28,17 +28,17 @@ class AtSaveCopies {
 
   /// Enqueues the copy of a part of a device tensor; the bytes are there when the caller says so.
   using DeviceCopy =
-      std::function<void(uint32_t source_index, uint64_t begin, std::span<std::byte> out)>;
+      std::function<void(SourceIndex tensor, uint64_t begin, std::span<std::byte> out)>;
   /// Copies the at-save items of `data` in file order. Returns the bytes left to the stages.
   uint64_t Copy(const Description::Data& data, const FileLayout& layout, uint64_t* waited_ns,
                 const DeviceCopy& device_copy);
 
-  bool HoldsTensor(uint32_t ordinal) const { return tensor_piece_[ordinal] != kNone; }
+  bool HoldsTensor(TensorOrdinal tensor) const { return tensor_piece_[tensor] != kNone; }
 
   /// Copies [begin, begin + out.size()) of an item copied here into `out`; false when it is not
   /// here. Every byte must be taken once: a block returns to the pool when all of it was taken.
-  bool TakeTensor(uint32_t ordinal, uint64_t begin, std::span<std::byte> out);
-  bool TakeObject(uint32_t ordinal, uint64_t begin, std::span<std::byte> out);
+  bool TakeTensor(TensorOrdinal tensor, uint64_t begin, std::span<std::byte> out);
+  bool TakeObject(ObjectOrdinal object, uint64_t begin, std::span<std::byte> out);
 
   /// Gives back the blocks that a stopped save did not take. REQUIRES: no Take() is running.
   void Clear();
@@ -71,7 +71,9 @@ class AtSaveCopies {
   uint64_t used_ = 0;  // In the newest block.
   std::vector<Piece> pieces_;
   static constexpr uint32_t kNone = ~uint32_t{0};
-  std::vector<uint32_t> tensor_piece_, object_piece_;  // By ordinal; kNone: not here.
+  // The first piece of each item, a position in pieces_; kNone: the item is not here.
+  OrdinalVector<TensorOrdinal, uint32_t> tensor_piece_;
+  OrdinalVector<ObjectOrdinal, uint32_t> object_piece_;
   uint64_t bytes_ = 0, device_bytes_ = 0;
 };
 

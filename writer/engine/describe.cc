@@ -47,27 +47,28 @@ Result<format::Metadata> HeaderMetadata(const SaveOptions& options) {
 
 /// Tied tensors are read once, so the strictest capture class among them holds for all.
 void ShareCapture(const FileLayout& layout, Description::Data& data) {
-  for (size_t i = 0; i < layout.aliases.size(); ++i) {
-    const auto& alias = data.tensor_sources[layout.aliases[i]];
-    auto& stored = data.tensor_sources[layout.tensors[layout.alias_target[i]]];
+  for (const AliasOrdinal i : PositionsOf(layout.aliases)) {
+    const auto& alias = data.sources.tensors[layout.aliases[i]];
+    auto& stored = data.sources.tensors[layout.tensors[layout.alias_target[i]]];
     if (alias.capture == Capture::kAtSave) stored.capture = Capture::kAtSave;
   }
 }
 
 /// Puts the device's ordinal where providers left it to the runtime to know.
 Status ResolveDevices(Description::Data& data) {
-  const bool open = std::any_of(data.producers.begin(), data.producers.end(),
+  const bool open = std::any_of(data.sources.producers.begin(), data.sources.producers.end(),
                                 [](const auto& p) { return p.device == kDeviceOfPointer; });
   if (!open) return Status();
   DSCKPT_ASSIGN_OR_RETURN(io::DeviceBackend* const backend, io::Devices());
-  for (uint32_t i = 0; i < data.tensor_sources.size(); ++i) {
-    auto& source = data.tensor_sources[i];
-    if (source.producer == 0) continue;
-    const auto [device, stream] = data.producers[source.producer - 1];
+  for (const SourceIndex i : PositionsOf(data.sources.tensors)) {
+    auto& source = data.sources.tensors[i];
+    if (!source.producer) continue;
+    const auto [device, stream] = data.sources.ProducerOf(i);
     if (device != kDeviceOfPointer) continue;
     const auto found = backend->DeviceOf(source.data);
     if (!found.ok()) {
-      return Status(found.status().code(), "tensor '" + format::Printable(data.tensor_names[i]) +
+      return Status(found.status().code(), "tensor '" +
+                                               format::Printable(data.identity.TensorName(i)) +
                                                "': " + found.status().message());
     }
     DSCKPT_ASSIGN_OR_RETURN(source.producer, AddProducer(data, {*found, stream}));
@@ -78,14 +79,14 @@ Status ResolveDevices(Description::Data& data) {
 }  // namespace
 
 std::vector<std::shared_ptr<const void>> LaidOutState::TakeOwners() {
-  return std::exchange(description.data().owners, {});
+  return std::exchange(description.data().sources.owners, {});
 }
 
 void LaidOutState::DropSources() {
   Description::Data& data = description.data();
-  data.owners = {};
-  data.readers = {};
-  data.object_sources = {};
+  data.sources.owners = {};
+  data.sources.readers = {};
+  data.sources.objects = {};
 }
 
 Result<std::shared_ptr<LaidOutState>> Describe(const StateProvider& provider,

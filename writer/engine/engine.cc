@@ -179,7 +179,6 @@ Statistics Engine::statistics() const {
   s.last_capture = nanoseconds(c.last_capture_ns);
   s.last_durable = nanoseconds(c.last_durable_ns);
   s.suggested_pool_bytes = c.suggested_pool_bytes;
-  s.suggested_interval = nanoseconds(c.last_durable_ns);
   return s;
 }
 

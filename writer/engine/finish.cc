@@ -15,11 +15,11 @@ namespace {
 /// objects apart.
 void FillAppended(const FileLayout& layout, std::span<const AppendedRecord> appended,
                   std::span<const Hash128> tensor_sums, format::IndexColumns& columns) {
-  std::vector<const AppendedRecord*> tensor_records(layout.tensors.size());
-  std::vector<const AppendedRecord*> object_records(layout.objects.size());
+  OrdinalVector<TensorOrdinal, const AppendedRecord*> tensor_records(layout.tensors.size());
+  OrdinalVector<ObjectOrdinal, const AppendedRecord*> object_records(layout.objects.size());
   for (size_t i = 0; i < appended.size(); ++i) {
-    const auto [is_object, ordinal] = layout.appended[i];
-    (is_object ? object_records : tensor_records)[ordinal] = &appended[i];
+    const FileLayout::AppendedItem& item = layout.appended[i];
+    (item.is_object ? object_records[item.object] : tensor_records[item.tensor]) = &appended[i];
   }
 
   auto& tensors = columns.tensors;
@@ -27,12 +27,12 @@ void FillAppended(const FileLayout& layout, std::span<const AppendedRecord> appe
   auto& chunks = columns.stored_chunks;
   sums.assign(tensor_sums.begin(), tensor_sums.end());
   tensors.stored_chunk_end.resize(layout.tensors.size());
-  for (uint32_t i = 0; i < layout.tensors.size(); ++i) {
-    if (const AppendedRecord* record = tensor_records[i]; record != nullptr) {
+  for (const TensorOrdinal ordinal : PositionsOf(layout.tensors)) {
+    const uint32_t i = ordinal.value();
+    if (const AppendedRecord* record = tensor_records[ordinal]; record != nullptr) {
       tensors.offset[i] = record->offset;
       tensors.stored_bytes[i] = record->stored_bytes;
-      const uint32_t first = i == 0 ? 0 : tensors.chunk_end[i - 1];
-      std::copy(record->sums.begin(), record->sums.end(), sums.begin() + first);
+      std::copy(record->sums.begin(), record->sums.end(), sums.begin() + layout.FirstSum(ordinal));
       chunks.insert(chunks.end(), record->stored_chunks.begin(), record->stored_chunks.end());
     }
     tensors.stored_chunk_end[i] = static_cast<uint32_t>(chunks.size());
@@ -59,7 +59,7 @@ void FillAppended(const FileLayout& layout, std::span<const AppendedRecord> appe
 /// zeros, which no reader opens.
 void WriteHeader(std::span<const std::byte> header, SaveOutputs& outputs, SaveProgress& progress,
                  EngineResources& resources) {
-  ImageWriter out(outputs, progress, resources, io::WindowPool::Use::kRaw, 0);
+  ImageWriter out(outputs, progress, resources, io::WindowPool::Use::kPlaced, 0);
   out.Append(header);
   out.Flush();
 }
@@ -100,9 +100,10 @@ Result<std::vector<std::byte>> MakeIndex(const Description::Data& data, const Fi
 Closing MakeClosing(const FileLayout& layout, std::span<const std::byte> index,
                     uint64_t index_offset) {
   Closing closing;
-  closing.header = layout.header;
+  closing.header = layout.header.region;
   closing.file_bytes = index_offset + index.size() + kFooterBytes;
-  const uint64_t tail_entry_begin = layout.header_lists ? layout.tail_begin : layout.data_begin;
+  const uint64_t tail_entry_begin =
+      layout.header.lists_tensors ? layout.tail_begin : layout.data_begin;
   format::PatchSizes(closing.header, tail_entry_begin, closing.file_bytes);
   format::Footer footer;
   footer.file_bytes = closing.file_bytes;

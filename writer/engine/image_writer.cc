@@ -85,7 +85,7 @@ void ImageWriter::Flush() {
 }
 
 void ImageWriter::Park() {
-  const auto use = std::exchange(use_, io::WindowPool::Use::kRaw);
+  const auto use = std::exchange(use_, io::WindowPool::Use::kPlaced);
   if (window_.index < 0) return;
   parked_bytes_ = used_ % kPageBytes;
   used_ -= parked_bytes_;

@@ -25,11 +25,11 @@ inline uint64_t PlacedImageEnd(const FileLayout& layout) {
 
 /// The part of a header that lies before the placed image, and is written last.
 inline std::span<const std::byte> HeaderBeforeImage(const FileLayout& layout) {
-  return std::as_bytes(std::span(layout.header)).first(PlacedImageBegin(layout));
+  return std::as_bytes(std::span(layout.header.region)).first(PlacedImageBegin(layout));
 }
 /// The part of a header that lies in the placed image; empty for a shard.
 inline std::span<const std::byte> HeaderInImage(const FileLayout& layout) {
-  return std::as_bytes(std::span(layout.header)).subspan(PlacedImageBegin(layout));
+  return std::as_bytes(std::span(layout.header.region)).subspan(PlacedImageBegin(layout));
 }
 
 }  // namespace dsckpt

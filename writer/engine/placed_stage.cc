@@ -45,11 +45,11 @@ void PlacedStage::Dispatch() {
 Status PlacedStage::TakeSnapshot() {
   if (resources_.options.device_snapshot_bytes == 0) return Status();
   const auto& layout = plan_.layout;
-  std::vector<uint32_t> lazy;
-  for (const uint32_t ordinal : layout.placed_order) {
-    const uint32_t source_index = layout.tensors[ordinal];
+  std::vector<SourceIndex> lazy;
+  for (const TensorOrdinal ordinal : layout.placed_order) {
+    const SourceIndex source_index = layout.tensors[ordinal];
     const bool until_fence =
-        plan_.data.tensor_sources[source_index].capture == Capture::kUntilFence;
+        plan_.data.sources.tensors[source_index].capture == Capture::kUntilFence;
     if (until_fence && layout.raw_bytes[ordinal] > 0 && IsCopiedByDevice(ordinal))
       lazy.push_back(source_index);
   }
@@ -57,9 +57,9 @@ Status PlacedStage::TakeSnapshot() {
   if (marks.empty()) return Status();
   uint64_t bytes = 0;
   bool all = true;
-  for (const uint32_t source_index : lazy) {
+  for (const SourceIndex source_index : lazy) {
     const bool taken = sources_.device->InSnapshot(source_index);
-    if (taken) bytes += plan_.data.tensor_sources[source_index].raw_bytes;
+    if (taken) bytes += plan_.data.sources.tensors[source_index].raw_bytes;
     all = all && taken;
   }
   progress_.SnapshotEnqueued(bytes, all);
@@ -80,7 +80,7 @@ void PlacedStage::ForEachWindow(Take take) {
   size_t first = 0;
   for (uint64_t index = 0; index < carries_.size() && !progress_.stopped(); ++index) {
     const uint64_t begin = WindowBegin(index);
-    const auto ends_before = [&](uint32_t ordinal) {
+    const auto ends_before = [&](TensorOrdinal ordinal) {
       return layout.offset[ordinal] + layout.raw_bytes[ordinal] <= begin;
     };
     while (first < layout.placed_order.size() && ends_before(layout.placed_order[first])) ++first;
@@ -90,7 +90,7 @@ void PlacedStage::ForEachWindow(Take take) {
 
 io::WindowPool::Window PlacedStage::Acquire() {
   uint64_t waited_ns = 0;
-  const auto window = resources_.pool->Acquire(io::WindowPool::Use::kRaw, &waited_ns);
+  const auto window = resources_.pool->Acquire(io::WindowPool::Use::kPlaced, &waited_ns);
   // A snapshot on the device makes capture independent of the pool.
   if (progress_.counters().capture_ns == 0) progress_.AddWindowStall(waited_ns);
   return window;
@@ -119,7 +119,7 @@ void PlacedStage::DispatchDevices() {
     if (!batch.places.empty()) EnqueueBatch(std::exchange(batch, {}));
   };
   ForEachWindow([&](uint64_t index, size_t first) {
-    auto window = resources_.pool->TryAcquire(io::WindowPool::Use::kRaw);
+    auto window = resources_.pool->TryAcquire(io::WindowPool::Use::kPlaced);
     if (window.index < 0) {
       // Never wait while a batch is being gathered: its windows may be the ones to wait for.
       enqueue();
@@ -132,9 +132,9 @@ void PlacedStage::DispatchDevices() {
   enqueue();
 }
 
-bool PlacedStage::IsCopiedByDevice(uint32_t ordinal) const {
-  return plan_.data.tensor_sources[plan_.layout.tensors[ordinal]].producer != 0 &&
-         !sources_.at_save.HoldsTensor(ordinal);
+bool PlacedStage::IsCopiedByDevice(TensorOrdinal tensor) const {
+  return plan_.data.sources.tensors[plan_.layout.tensors[tensor]].producer &&
+         !sources_.at_save.HoldsTensor(tensor);
 }
 
 void PlacedStage::AddWindow(CopyBatch& batch, Place place) {
@@ -142,18 +142,19 @@ void PlacedStage::AddWindow(CopyBatch& batch, Place place) {
   const uint64_t begin = WindowBegin(place.index);
   const uint64_t end = std::min(begin + window_bytes_, end_);
   for (size_t i = place.first; i < layout.placed_order.size(); ++i) {
-    const uint32_t ordinal = layout.placed_order[i];
+    const TensorOrdinal ordinal = layout.placed_order[i];
     const uint64_t offset = layout.offset[ordinal];
     if (offset >= end) break;
     if (!IsCopiedByDevice(ordinal)) continue;
-    const uint32_t source_index = layout.tensors[ordinal];
+    const SourceIndex source_index = layout.tensors[ordinal];
     const uint64_t from = std::max(offset, begin);
     const uint64_t bytes = std::min(offset + layout.raw_bytes[ordinal], end) - from;
     sources_.device->Add(source_index, from - offset,
                          place.window.bytes.subspan(from - begin, bytes));
     if (sources_.device->InSnapshot(source_index)) continue;
     batch.bytes += bytes;
-    if (plan_.data.tensor_sources[source_index].capture == Capture::kAtSave) batch.awaited += bytes;
+    if (plan_.data.sources.tensors[source_index].capture == Capture::kAtSave)
+      batch.awaited += bytes;
   }
   batch.places.push_back(place);
 }
@@ -197,7 +198,7 @@ void PlacedStage::Fill(Task task, size_t first, io::WindowPool::Window window) {
   // A chunk that the window before began is left for last: that window may still be at work on it.
   std::optional<Segment> cut;
   for (size_t i = first; i < layout.placed_order.size() && !progress_.stopped(); ++i) {
-    const uint32_t ordinal = layout.placed_order[i];
+    const TensorOrdinal ordinal = layout.placed_order[i];
     const uint64_t offset = layout.offset[ordinal];
     const uint64_t bytes = layout.raw_bytes[ordinal];
     if (offset >= end) break;
@@ -220,17 +221,17 @@ void PlacedStage::Fill(Task task, size_t first, io::WindowPool::Window window) {
   progress_.Captured(task.captured, task.awaited);
   progress_.WindowRead(task.index);
   if (progress_.stopped()) {
-    resources_.pool->Release(io::WindowPool::Use::kRaw, window.index);
+    resources_.pool->Release(io::WindowPool::Use::kPlaced, window.index);
     return;
   }
   zero_until(end);
   resources_.counters.copy_hash_ns += NanosecondsSince(start);
   WriteWindow(outputs_, progress_, resources_,
-              {io::WindowPool::Use::kRaw, window, end - begin, begin});
+              {io::WindowPool::Use::kPlaced, window, end - begin, begin});
 }
 
 PlacedStage::Segment PlacedStage::SubSegment(const Segment& segment, uint64_t begin, uint64_t end) {
-  return {segment.ordinal, begin, end, segment.out.subspan(begin - segment.begin, end - begin)};
+  return {segment.tensor, begin, end, segment.out.subspan(begin - segment.begin, end - begin)};
 }
 
 void PlacedStage::FillTensor(Task& task, Segment segment) {
@@ -245,10 +246,8 @@ void PlacedStage::FillTensor(Task& task, Segment segment) {
 void PlacedStage::FillChunk(Task& task, Segment segment) {
   const auto& layout = plan_.layout;
   const uint64_t chunk = segment.begin / kChunkBytes;
-  const uint64_t chunk_end = std::min((chunk + 1) * kChunkBytes, layout.raw_bytes[segment.ordinal]);
-  const auto& totals = layout.columns.tensors.chunk_end;
-  const uint64_t first_sum = segment.ordinal == 0 ? 0 : totals[segment.ordinal - 1];
-  Hash128& sum = outputs_.tensor_sums[first_sum + chunk];
+  const uint64_t chunk_end = std::min((chunk + 1) * kChunkBytes, layout.raw_bytes[segment.tensor]);
+  Hash128& sum = outputs_.tensor_sums[layout.FirstSum(segment.tensor) + chunk];
 
   const bool begins = segment.begin == chunk * kChunkBytes;
   const bool ends = segment.end == chunk_end;
@@ -276,12 +275,12 @@ void PlacedStage::FillChunk(Task& task, Segment segment) {
 }
 
 void PlacedStage::Copy(Task& task, const Segment& segment, format::ChunkHasher* hasher) {
-  if (IsCopiedByDevice(segment.ordinal)) {
+  if (IsCopiedByDevice(segment.tensor)) {
     if (hasher != nullptr) hasher->Update(segment.out);
     return;
   }
-  const uint32_t source_index = plan_.layout.tensors[segment.ordinal];
-  if (plan_.data.tensor_sources[source_index].reader != 0) {
+  const SourceIndex source_index = plan_.layout.tensors[segment.tensor];
+  if (plan_.data.sources.tensors[source_index].reader) {
     Status status = ReadHostTensor(plan_.data, source_index, segment.begin, segment.out);
     if (!status.ok()) return progress_.Fail(std::move(status));
     if (hasher != nullptr) hasher->Update(segment.out);
@@ -291,14 +290,14 @@ void PlacedStage::Copy(Task& task, const Segment& segment, format::ChunkHasher* 
   bool copied = true;
   for (uint64_t done = 0; done < segment.out.size();) {
     const auto block = segment.out.subspan(done, std::min(kBlockBytes, segment.out.size() - done));
-    copied = copied && sources_.at_save.TakeTensor(segment.ordinal, segment.begin + done, block);
+    copied = copied && sources_.at_save.TakeTensor(segment.tensor, segment.begin + done, block);
     if (!copied) CopyFromMemory(plan_.data, source_index, segment.begin + done, block);
     if (hasher != nullptr) hasher->Update(block);
     done += block.size();
   }
   if (copied) return;
   task.captured += segment.out.size();
-  if (plan_.data.tensor_sources[source_index].capture == Capture::kAtSave) {
+  if (plan_.data.sources.tensors[source_index].capture == Capture::kAtSave) {
     task.awaited += segment.out.size();
   }
 }

@@ -40,7 +40,7 @@ class PlacedStage {
   };
   /// Bytes of one tensor that lie in one window.
   struct Segment {
-    uint32_t ordinal;
+    TensorOrdinal tensor;
     uint64_t begin, end;       // Raw bytes of the tensor.
     std::span<std::byte> out;  // Their place in the window.
   };
@@ -53,7 +53,7 @@ class PlacedStage {
     format::ChunkHasher hasher = {};
   };
 
-  /// A window and the first tensor that reaches into it, a position in placed_order.
+  /// A window, and where in placed_order the first tensor stands that reaches into it.
   struct Place {
     uint64_t index;
     size_t first;
@@ -80,7 +80,7 @@ class PlacedStage {
   void EnqueueBatch(CopyBatch batch);
   void RunFill(const Place& place);
   /// True when a device copies the tensor straight into windows.
-  bool IsCopiedByDevice(uint32_t ordinal) const;
+  bool IsCopiedByDevice(TensorOrdinal tensor) const;
   void Fill(Task task, size_t first, io::WindowPool::Window window);
   void FillTensor(Task& task, Segment segment);
   void FillChunk(Task& task, Segment segment);

@@ -14,11 +14,11 @@ namespace {
 
 SourcesLeft LeftOf(const SavePlan& plan) {
   SourcesLeft left;
-  for (const auto& source : plan.data.tensor_sources) left.bytes += source.raw_bytes;
-  for (uint32_t alias : plan.layout.aliases) {
-    left.bytes -= plan.data.tensor_sources[alias].raw_bytes;
+  for (const auto& source : plan.data.sources.tensors) left.bytes += source.raw_bytes;
+  for (const SourceIndex alias : plan.layout.aliases) {
+    left.bytes -= plan.data.sources.tensors[alias].raw_bytes;
   }
-  for (const auto& object : plan.data.object_sources) {
+  for (const auto& object : plan.data.sources.objects) {
     left.bytes += object.size;
     left.callbacks += object.write != nullptr;
   }
@@ -53,7 +53,7 @@ SaveTask::SaveTask(EngineResources& resources, std::string path, SaveOptions opt
 SaveTask::~SaveTask() = default;
 
 Status SaveTask::MarkProducers() {
-  if (plan_.data.producers.empty()) return Status();
+  if (plan_.data.sources.producers.empty()) return Status();
   MutexLock lock(mutex_);
   DSCKPT_ASSIGN_OR_RETURN(device_, DeviceCapture::Begin(*resources_.devices, plan_.data));
   sources_.device = device_.get();
@@ -63,7 +63,7 @@ Status SaveTask::MarkProducers() {
 void SaveTask::MakeAtSaveCopies(uint64_t* waited_ns) {
   AtSaveCopies& copies = sources_.at_save;
   DeviceCapture* const device = sources_.device;
-  const auto enqueue = [&](uint32_t tensor, uint64_t begin, std::span<std::byte> out) {
+  const auto enqueue = [&](SourceIndex tensor, uint64_t begin, std::span<std::byte> out) {
     Status enqueued = device->CopyAtSave(tensor, begin, out);
     if (!enqueued.ok()) progress_.Fail(std::move(enqueued));
   };
@@ -133,7 +133,7 @@ void SaveTask::RunAppend() {
   if (may_run && plan_.layout.shard) {
     progress_.RunGuarded([this] {
       outputs_.append_writer = std::make_unique<ImageWriter>(
-          outputs_, progress_, resources_, io::WindowPool::Use::kLog, plan_.layout.appended_begin);
+          outputs_, progress_, resources_, io::WindowPool::Use::kAppended, plan_.layout.appended_begin);
       AppendStage(plan_, sources_, outputs_, progress_, resources_).Run();
       outputs_.append_writer->Park();
       return Status();

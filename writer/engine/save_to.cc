@@ -32,7 +32,7 @@ class SequentialSave {
 
   Status Run() {
     if (!layout_.shard) {
-      DSCKPT_RETURN_IF_ERROR(Write(std::as_bytes(std::span(layout_.header))));
+      DSCKPT_RETURN_IF_ERROR(Write(std::as_bytes(std::span(layout_.header.region))));
       return WritePlaced();
     }
     position_ = layout_.appended_begin;
@@ -65,11 +65,10 @@ class SequentialSave {
   }
 
   Status WritePlaced() {
-    for (uint32_t ordinal : layout_.placed_order) {
+    for (const TensorOrdinal ordinal : layout_.placed_order) {
       if (layout_.raw_bytes[ordinal] == 0) continue;
       DSCKPT_RETURN_IF_ERROR(PadTo(layout_.offset[ordinal]));
-      const auto& chunk_end = layout_.columns.tensors.chunk_end;
-      uint32_t sum = ordinal == 0 ? 0 : chunk_end[ordinal - 1];
+      uint32_t sum = layout_.FirstSum(ordinal);
       for (uint64_t begin = 0; begin < layout_.raw_bytes[ordinal]; begin += kChunkBytes) {
         DSCKPT_ASSIGN_OR_RETURN(const auto raw, ReadTensor(ordinal, begin));
         tensor_sums_[sum++] = format::HashChunk(raw);
@@ -79,16 +78,16 @@ class SequentialSave {
     return Status();
   }
 
-  Result<std::span<std::byte>> ReadTensor(uint32_t ordinal, uint64_t begin) {
+  Result<std::span<std::byte>> ReadTensor(TensorOrdinal ordinal, uint64_t begin) {
     const auto raw =
         std::span(buffer_).first(std::min(kChunkBytes, layout_.raw_bytes[ordinal] - begin));
-    const uint32_t source_index = layout_.tensors[ordinal];
-    const auto& source = data_.tensor_sources[source_index];
-    if (source.producer == 0) {
+    const SourceIndex source_index = layout_.tensors[ordinal];
+    const auto& source = data_.sources.tensors[source_index];
+    if (!source.producer) {
       DSCKPT_RETURN_IF_ERROR(ReadHostTensor(data_, source_index, begin, raw));
       return raw;
     }
-    const auto [device, stream] = data_.producers[source.producer - 1];
+    const auto [device, stream] = data_.sources.ProducerOf(source_index);
     DSCKPT_RETURN_IF_ERROR(
         io::ReadDevice(device, stream, static_cast<const std::byte*>(source.data) + begin, raw));
     return raw;
@@ -123,28 +122,28 @@ class SequentialSave {
     Encoding encoding;
     const std::byte* object = nullptr;
     if (item.is_object) {
-      const uint32_t source_index = layout_.objects[item.ordinal];
-      const auto& source = data_.object_sources[source_index];
+      const ObjectIndex object_index = layout_.objects[item.object];
+      const auto& source = data_.sources.objects[object_index];
       if (source.write) {
         return Status(StatusCode::kUnsupported,
-                      "object '" + format::Printable(data_.object_names[source_index]) +
+                      "object '" + format::Printable(data_.identity.ObjectName(object_index)) +
                           "' streams from a callback, so its size is not known in advance: give "
                           "bytes, or save to a file");
       }
       object = static_cast<const std::byte*>(source.bytes);
-      encoding = data_.objects[source_index].encoding;
+      encoding = data_.identity.objects[object_index].encoding;
       record.raw_bytes = source.size;
     } else {
-      const auto& tensor = data_.tensors[layout_.tensors[item.ordinal]];
+      const auto& tensor = data_.identity.tensors[layout_.tensors[item.tensor]];
       encoding = tensor.encoding;
       element_bytes = ElementBytes(tensor.dtype);
-      record.raw_bytes = layout_.raw_bytes[item.ordinal];
+      record.raw_bytes = layout_.raw_bytes[item.tensor];
     }
     for (uint64_t begin = 0; begin < record.raw_bytes; begin += kChunkBytes) {
       const uint64_t bytes = std::min(kChunkBytes, record.raw_bytes - begin);
       std::span<const std::byte> stored(object == nullptr ? nullptr : object + begin, bytes);
       if (object == nullptr) {
-        DSCKPT_ASSIGN_OR_RETURN(stored, ReadTensor(item.ordinal, begin));
+        DSCKPT_ASSIGN_OR_RETURN(stored, ReadTensor(item.tensor, begin));
       }
       record.sums.push_back(format::HashChunk(stored));
       if (encoding != Encoding::kRaw) {

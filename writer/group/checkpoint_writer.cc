@@ -24,7 +24,7 @@
 namespace dsckpt {
 namespace {
 
-using JobPtr = std::shared_ptr<CheckpointHandle::Job>;
+using RankSavePtr = std::shared_ptr<RankSave>;
 
 /// Attempts are counted by coordinator, not by writer: its keys are used once. The same on all
 /// ranks, since they save in the same order.
@@ -70,13 +70,12 @@ struct CheckpointWriter::Impl {
   bool InChild() const { return getpid() != process; }
   Status Open();
   void Emit(Event::Kind kind, const Status& status);
-  Status CheckName(const CheckpointHandle::Job& job);
-  Status ClaimName(CheckpointHandle::Job& job);
-  Status Begin(CheckpointHandle::Job& job, std::span<const ShardSource> shards,
-               const CheckpointSaveOptions& save);
-  Status StartShards(CheckpointHandle::Job& job, std::span<const ShardSource> shards,
-                     const SaveOptions& save);
-  void Commit(const JobPtr& job);
+  Status CheckName(const RankSave& own);
+  Status ClaimName(RankSave& own);
+  Status Begin(RankSave& own, std::span<const ShardSource> shards,
+               const CheckpointSaveOptions& how);
+  Status StartShards(RankSave& own, std::span<const ShardSource> shards, const SaveOptions& file);
+  void Commit(const RankSavePtr& own);
   Status AwaitAlone();
 
   const pid_t process = getpid();
@@ -89,12 +88,12 @@ struct CheckpointWriter::Impl {
   const io::Warn warn = [this](const Status& status) { Emit(Event::Kind::kDurability, status); };
   Mutex save_mutex;   // Save() calls run one at a time: their order is the group's.
   Mutex event_mutex;  // Of the callback: one call at a time.
-  Mutex names_mutex;  // Of CheckpointHandle::Job::name_lock, in all jobs.
-  PendingSaves<CheckpointHandle::Job> saves;
+  Mutex names_mutex;  // Of RankSave::name_lock, in all saves.
+  PendingSaves<RankSave> saves;
   // Two, because waiting for this rank's storage cannot be cut short when time is up.
-  SerialQueue<JobPtr> commits{"dsckpt-group", [this](const JobPtr& job) { Commit(job); }};
-  SerialQueue<JobPtr> reports{"dsckpt-shards",
-                              [](const JobPtr& job) { job->SetReport(job->MakeReport()); }};
+  SerialQueue<RankSavePtr> commits{"dsckpt-group", [this](const RankSavePtr& own) { Commit(own); }};
+  SerialQueue<RankSavePtr> reports{
+      "dsckpt-shards", [](const RankSavePtr& own) { own->SetReport(own->MakeReport()); }};
 };
 
 Status CheckpointWriter::Impl::Open() {
@@ -119,102 +118,101 @@ void CheckpointWriter::Impl::Emit(Event::Kind kind, const Status& status) {
 
 /// What rank 0 can know at once, so that no training step is waited for. Only while nothing else is
 /// under way, which might change what stands.
-Status CheckpointWriter::Impl::CheckName(const CheckpointHandle::Job& job) {
-  if (job.rank != 0 || !saves.All().empty()) return Status();
-  return CheckTarget(job.attempt.paths, job.attempt.replace, !options.standalone).status();
+Status CheckpointWriter::Impl::CheckName(const RankSave& own) {
+  if (own.rank != 0 || !saves.All().empty()) return Status();
+  return CheckTarget(own.attempt.paths, own.attempt.replace, !options.standalone).status();
 }
 
 /// Without the lock of the run, that of the one name; and what dead processes left of it goes.
-Status CheckpointWriter::Impl::ClaimName(CheckpointHandle::Job& job) {
-  if (job.rank != 0 || !options.standalone) return Status();
-  const run::AttemptPaths& paths = job.attempt.paths;
+Status CheckpointWriter::Impl::ClaimName(RankSave& own) {
+  if (own.rank != 0 || !options.standalone) return Status();
+  const run::AttemptPaths& paths = own.attempt.paths;
   {
     MutexLock names(names_mutex);
-    for (const JobPtr& other : saves.All()) {
-      if (other->attempt.paths.name == paths.name) job.name_lock = other->name_lock;
+    for (const RankSavePtr& other : saves.All()) {
+      if (other->attempt.paths.name == paths.name) own.name_lock = other->name_lock;
     }
   }
-  if (job.name_lock != nullptr) return Status();
-  DSCKPT_ASSIGN_OR_RETURN(job.name_lock, run::LockEntry(paths.run, paths.name));
+  if (own.name_lock != nullptr) return Status();
+  DSCKPT_ASSIGN_OR_RETURN(own.name_lock, run::LockEntry(paths.run, paths.name));
   return run::WhileNoRank0(paths.run, [&] {  // It has attempts of its own here.
     return Recover(paths.run, coordinator->session(), warn, paths.name);
   });
 }
 
-Status CheckpointWriter::Impl::Begin(CheckpointHandle::Job& job,
-                                     std::span<const ShardSource> shards,
-                                     const CheckpointSaveOptions& save) {
-  Attempt& attempt = job.attempt;
-  if (!save.name.empty()) {
-    DSCKPT_RETURN_IF_ERROR(run::CheckCheckpointName(save.name, attempt.paths.attempt));
-    attempt.paths.name = save.name;
+Status CheckpointWriter::Impl::Begin(RankSave& own, std::span<const ShardSource> shards,
+                                     const CheckpointSaveOptions& how) {
+  Attempt& attempt = own.attempt;
+  if (!how.name.empty()) {
+    DSCKPT_RETURN_IF_ERROR(run::CheckCheckpointName(how.name, attempt.paths.attempt));
+    attempt.paths.name = how.name;
   }
   const bool unknown = attempt.step == kUnknownStep && options.standalone;
   if (attempt.step < 0 && !unknown) {
     return Status(StatusCode::kInvalidArgument,
                   "step " + std::to_string(attempt.step) + " is negative");
   }
-  if (save.file.container != Container::kDsckpt) {
+  if (how.file.container != Container::kDsckpt) {
     return Status(StatusCode::kInvalidArgument,
                   "a checkpoint of many ranks needs shards in dsckpt's own format");
   }
-  DSCKPT_RETURN_IF_ERROR(ClaimName(job));
-  DSCKPT_RETURN_IF_ERROR(CheckName(job));
+  DSCKPT_RETURN_IF_ERROR(ClaimName(own));
+  DSCKPT_RETURN_IF_ERROR(CheckName(own));
   if (attempt.paths.in_place) DSCKPT_RETURN_IF_ERROR(io::MakeDirectories(attempt.paths.Final()));
   // Every rank makes it, whichever comes first, also without shards: a directory that is gone then
   // means that the attempt is over.
   Status made = io::MakeDirectory(attempt.paths.Directory());
   if (!made.ok() && made.code() != StatusCode::kAlreadyExists) return made;
   CheckpointStep("directory");
-  DSCKPT_RETURN_IF_ERROR(StartShards(job, shards, save.file));
+  DSCKPT_RETURN_IF_ERROR(StartShards(own, shards, how.file));
   CheckpointStep("saving");
   return Status();
 }
 
-Status CheckpointWriter::Impl::StartShards(CheckpointHandle::Job& job,
-                                           std::span<const ShardSource> shards,
-                                           const SaveOptions& save) {
+Status CheckpointWriter::Impl::StartShards(RankSave& own, std::span<const ShardSource> shards,
+                                           const SaveOptions& file) {
   for (const ShardSource& shard : shards) {
-    const std::string name = shard.name.empty() ? DefaultShardName(job.rank) : shard.name;
+    const std::string name = shard.name.empty() ? DefaultShardName(own.rank) : shard.name;
     DSCKPT_RETURN_IF_ERROR(run::CheckShardName(name));
     if (shard.provider == nullptr) {
       return Status(StatusCode::kInvalidArgument, "shard '" + name + "' has no provider");
     }
-    if (std::find(job.shards.begin(), job.shards.end(), name) != job.shards.end()) {
+    if (std::find(own.shards.begin(), own.shards.end(), name) != own.shards.end()) {
       return Status(StatusCode::kAlreadyExists,
                     "two shards of this rank are called '" + format::Printable(name) + "'");
     }
-    job.shards.push_back(name);
+    own.shards.push_back(name);
   }
   for (size_t i = 0; i < shards.size(); ++i) {
     auto started =
-        engine.Save(job.attempt.paths.Directory() + "/" + job.shards[i], *shards[i].provider, save);
+        engine.Save(own.attempt.paths.Directory() + "/" + own.shards[i], *shards[i].provider, file);
     if (!started.ok()) {
-      for (const SaveHandle& other : job.saves) other.Cancel();
+      for (const SaveHandle& other : own.saves) other.Cancel();
       return started.status();
     }
-    job.saves.push_back(std::move(started).value());
+    own.saves.push_back(std::move(started).value());
   }
   return Status();
 }
 
-void CheckpointWriter::Impl::Commit(const JobPtr& job) {
+void CheckpointWriter::Impl::Commit(const RankSavePtr& own) {
   Status outcome = Guarded([&] {
-    return CommitAttempt(*coordinator, job->attempt, job->WaitReport(),
-                         options.standalone ? nullptr : &run_state, warn);
+    return CommitAttempt(
+        *coordinator, own->attempt, own->TakeReport(), [&own] { return own->BeginPublishing(); },
+        options.standalone ? nullptr : &run_state, warn);
   });
   if (!outcome.ok()) {
     const bool published = outcome.code() == StatusCode::kDurabilityUnknown;
     Emit(published ? Event::Kind::kDurability : Event::Kind::kSaveFailed, outcome);
   }
-  if (!outcome.ok()) saves.NoteFailure(job);
+  if (!outcome.ok()) saves.NoteFailure(own);
   {
     // The last one of its name gives it free before anybody hears of the end.
     MutexLock names(names_mutex);
-    job->name_lock.reset();
+    own->name_lock.reset();
   }
-  saves.Remove(job);
-  job->MarkDone(std::move(outcome));
+  saves.Remove(own);
+  own->MarkDone(std::move(outcome));
 }
 
 /// Holding `save_mutex`: until nothing is under way, on a writer that owns its run.
@@ -224,7 +222,7 @@ Status CheckpointWriter::Impl::AwaitAlone() {
                   "only the writer of rank 0 rolls a run back, and no standalone one")
         .WithPath(options.run_directory);
   }
-  for (const JobPtr& job : saves.All()) job->AwaitDone();
+  for (const RankSavePtr& own : saves.All()) own->AwaitDone();
   return Status();
 }
 
@@ -260,10 +258,10 @@ Result<CheckpointHandle> CheckpointWriter::Save(int64_t step, std::span<const Sh
                                                 const CheckpointSaveOptions& options) {
   if (impl_->InChild()) return InChildStatus();
   MutexLock lock(impl_->save_mutex);
-  const auto job = std::make_shared<CheckpointHandle::Job>();
+  const auto own = std::make_shared<RankSave>();
   const uint64_t sequence = impl_->counter->fetch_add(1);
-  job->rank = impl_->coordinator->rank();
-  job->attempt = {
+  own->rank = impl_->coordinator->rank();
+  own->attempt = {
       .paths = {.run = impl_->options.run_directory,
                 .name = DefaultCheckpointName(step),
                 .attempt = impl_->coordinator->session() + "-" + std::to_string(sequence),
@@ -272,13 +270,13 @@ Result<CheckpointHandle> CheckpointWriter::Save(int64_t step, std::span<const Sh
       .step = step,
       .replace = options.replace,
       .deadline = Coordinator::Clock::now() + impl_->options.timeout};
-  job->refused = impl_->Begin(*job, shards, options);
-  impl_->saves.Add(job);
+  own->refused = impl_->Begin(*own, shards, options);
+  impl_->saves.Add(own);
   // A refused one too: the other ranks wait for this rank's report.
-  impl_->reports.Push(job);
-  impl_->commits.Push(job);
-  if (!job->refused.ok()) return job->refused;
-  return CheckpointHandle(job);
+  impl_->reports.Push(own);
+  impl_->commits.Push(own);
+  if (!own->refused.ok()) return own->refused;
+  return CheckpointHandle(own);
 }
 
 Status CheckpointWriter::WaitDurable() {
@@ -324,9 +322,15 @@ CheckpointHandle::CheckpointHandle() = default;
 CheckpointHandle::~CheckpointHandle() = default;
 CheckpointHandle::CheckpointHandle(const CheckpointHandle&) = default;
 CheckpointHandle& CheckpointHandle::operator=(const CheckpointHandle&) = default;
-CheckpointHandle::CheckpointHandle(std::shared_ptr<Job> job) : job_(std::move(job)) {}
+CheckpointHandle::CheckpointHandle(std::shared_ptr<RankSave> own) : save_(std::move(own)) {}
 
-Status CheckpointHandle::WaitCaptured() const { return job_ ? job_->WaitCaptured() : Status(); }
-Status CheckpointHandle::WaitDurable() const { return job_ ? job_->WaitDone() : Status(); }
+Status CheckpointHandle::WaitCaptured() const { return save_ ? save_->WaitCaptured() : Status(); }
+Status CheckpointHandle::WaitDurable() const { return save_ ? save_->WaitDone() : Status(); }
+
+void CheckpointHandle::Cancel() const {
+  if (save_) save_->Cancel();
+}
+
+Progress CheckpointHandle::progress() const { return save_ ? save_->progress() : Progress(); }
 
 }  // namespace dsckpt

@@ -30,8 +30,13 @@ Status OfRank(int rank, const Status& status) {
 
 class Leader {
  public:
-  Leader(Coordinator& coordinator, const Attempt& attempt, Report mine, const io::Warn& warn)
-      : coordinator_(coordinator), attempt_(attempt), mine_(std::move(mine)), warn_(warn) {}
+  Leader(Coordinator& coordinator, const Attempt& attempt, Report mine,
+         const std::function<Status()>& begin_publishing, const io::Warn& warn)
+      : coordinator_(coordinator),
+        attempt_(attempt),
+        mine_(std::move(mine)),
+        begin_publishing_(begin_publishing),
+        warn_(warn) {}
 
   Status Run(RunState* run) {
     format::ManifestColumns manifest;
@@ -80,10 +85,10 @@ class Leader {
     DSCKPT_ASSIGN_OR_RETURN(manifest, MergeReports(reports));
     DSCKPT_ASSIGN_OR_RETURN(replaces_,
                             CheckTarget(attempt_.paths, attempt_.replace, run != nullptr));
-    if (run == nullptr) return Status();
+    if (run == nullptr) return begin_publishing_();
     DSCKPT_ASSIGN_OR_RETURN(manifest.serial, NextSerial(*run));
     manifest.parent = SerialOfLatest(*run);
-    return Status();
+    return begin_publishing_();
   }
 
   /// 0 where `latest` names no complete save of the run.
@@ -157,6 +162,7 @@ class Leader {
   Coordinator& coordinator_;
   const Attempt& attempt_;
   const Report mine_;
+  const std::function<Status()>& begin_publishing_;
   const io::Warn& warn_;
   bool replaces_ = false;  // What stands at the name gives way.
 };
@@ -194,10 +200,11 @@ Status AsFailure(Status status) {
       .WithPath(status.path());
 }
 
-Status CommitAttempt(Coordinator& coordinator, const Attempt& attempt, Report mine, RunState* run,
+Status CommitAttempt(Coordinator& coordinator, const Attempt& attempt, Report mine,
+                     const std::function<Status()>& begin_publishing, RunState* run,
                      const io::Warn& warn) {
   if (coordinator.rank() != 0) return Follow(coordinator, attempt, mine, run != nullptr);
-  return Leader(coordinator, attempt, std::move(mine), warn).Run(run);
+  return Leader(coordinator, attempt, std::move(mine), begin_publishing, warn).Run(run);
 }
 
 }  // namespace dsckpt

@@ -4,6 +4,7 @@
 // A group agrees on one checkpoint: rank 0 and the others.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "dsckpt/checkpoint_writer.h"
@@ -36,7 +37,10 @@ struct RunState {
 /// The group's part of a commit (spec/commit.md), after this rank's shards are durable or failed:
 /// reports, and returns what became of the checkpoint, the same on every rank. Called for one
 /// attempt after another. Without `run`, `latest` and other checkpoints stay as they are.
-Status CommitAttempt(Coordinator& coordinator, const Attempt& attempt, Report mine, RunState* run,
+/// `begin_publishing` is asked on rank 0, once, when all parts are there: an error fails the
+/// attempt.
+Status CommitAttempt(Coordinator& coordinator, const Attempt& attempt, Report mine,
+                     const std::function<Status()>& begin_publishing, RunState* run,
                      const io::Warn& warn);
 
 /// The status of an attempt's part as that of an attempt that publishes nothing: in an attempt, a

@@ -8,7 +8,7 @@
 
 namespace dsckpt {
 
-Report CheckpointHandle::Job::MakeReport() const {
+Report RankSave::MakeReport() const {
   Report report;
   report.step = attempt.step;
   report.name = attempt.paths.name;
@@ -28,7 +28,7 @@ Report CheckpointHandle::Job::MakeReport() const {
   return report;
 }
 
-Status CheckpointHandle::Job::Summarize(Report& report) const {
+Status RankSave::Summarize(Report& report) const {
   std::vector<ShardSummary> parts;
   for (const std::string& shard : shards) {
     DSCKPT_ASSIGN_OR_RETURN(
@@ -44,13 +44,13 @@ Status CheckpointHandle::Job::Summarize(Report& report) const {
   return Status();
 }
 
-void CheckpointHandle::Job::SetReport(Report made) {
+void RankSave::SetReport(Report made) {
   MutexLock lock(mutex_);
   report_ = std::move(made);
   changed_.NotifyAll();
 }
 
-Report CheckpointHandle::Job::WaitReport() {
+Report RankSave::WaitReport() {
   {
     MutexLock lock(mutex_);
     while (!report_ && changed_.WaitUntil(lock, attempt.deadline)) continue;
@@ -64,7 +64,56 @@ Report CheckpointHandle::Job::WaitReport() {
   return late;
 }
 
-void CheckpointHandle::Job::MarkDone(Status outcome) {
+Status RankSave::Cancelled() const {
+  return Status(StatusCode::kCancelled, "checkpoint '" + attempt.paths.Final() +
+                                            "' was cancelled; what stood before is as it was")
+      .WithPath(attempt.paths.Final());
+}
+
+Report RankSave::TakeReport() {
+  Report report = WaitReport();
+  MutexLock lock(mutex_);
+  if (cancelled_) {
+    report.status = Cancelled();
+  } else if (rank != 0) {
+    past_cancel_ = true;
+  }
+  return report;
+}
+
+Status RankSave::BeginPublishing() {
+  MutexLock lock(mutex_);
+  if (cancelled_) return Cancelled();
+  past_cancel_ = true;
+  return Status();
+}
+
+void RankSave::Cancel() {
+  if (getpid() != process_) return;
+  {
+    MutexLock lock(mutex_);
+    if (past_cancel_ || done_) return;
+    cancelled_ = true;
+  }
+  for (const SaveHandle& save : saves) save.Cancel();
+}
+
+Progress RankSave::progress() const {
+  Progress sum;
+  sum.captured = true;
+  for (const SaveHandle& save : saves) {
+    const Progress each = save.progress();
+    sum.total_bytes += each.total_bytes;
+    sum.captured_bytes += each.captured_bytes;
+    sum.flushed_bytes += each.flushed_bytes;
+    sum.captured = sum.captured && each.captured;
+  }
+  MutexLock lock(mutex_);
+  sum.durable = done_ && status_.ok();
+  return sum;
+}
+
+void RankSave::MarkDone(Status outcome) {
   MutexLock lock(mutex_);
   status_ = std::move(outcome);
   report_.reset();
@@ -72,26 +121,26 @@ void CheckpointHandle::Job::MarkDone(Status outcome) {
   changed_.NotifyAll();
 }
 
-Status CheckpointHandle::Job::WaitCaptured() {
-  if (getpid() != process) return InChildStatus();
+Status RankSave::WaitCaptured() {
+  if (getpid() != process_) return InChildStatus();
   for (const SaveHandle& save : saves) DSCKPT_RETURN_IF_ERROR(save.WaitCaptured());
   return Status();
 }
 
-Status CheckpointHandle::Job::WaitDone() {
-  if (getpid() != process) return InChildStatus();
+Status RankSave::WaitDone() {
+  if (getpid() != process_) return InChildStatus();
   MutexLock lock(mutex_);
   while (!done_) changed_.Wait(lock);
   seen_ = true;
   return status_;
 }
 
-void CheckpointHandle::Job::AwaitDone() {
+void RankSave::AwaitDone() {
   MutexLock lock(mutex_);
   while (!done_) changed_.Wait(lock);
 }
 
-bool CheckpointHandle::Job::seen() {
+bool RankSave::seen() {
   MutexLock lock(mutex_);
   return seen_ || !refused.ok();
 }

@@ -18,7 +18,8 @@
 namespace dsckpt {
 
 /// One checkpoint on one rank, from Save() until it is published or failed.
-struct CheckpointHandle::Job {
+class RankSave {
+ public:
   // Filled by Save(), then constant.
   Attempt attempt;
   Status refused;  // Why Save() failed here; the other ranks must hear of it.
@@ -32,25 +33,34 @@ struct CheckpointHandle::Job {
   /// Waits for the shards and says what rank 0 needs to know of them.
   Report MakeReport() const;
   void SetReport(Report made);
-  /// The report, or, when it is not there by the deadline, one that says so; the shards are
-  /// cancelled then.
-  Report WaitReport();
+  /// The report for the group: the one that was set, or, when it is not there by the deadline, one
+  /// that says so; the shards are cancelled then. A cancelled save has failed. After this only rank
+  /// 0 can still be cancelled.
+  Report TakeReport();
+  /// On rank 0: the point after which Cancel() has no effect; kCancelled when it came before.
+  Status BeginPublishing();
   void MarkDone(Status outcome);
+
+  void Cancel();
+  Progress progress() const;
   Status WaitCaptured();
   Status WaitDone();
   void AwaitDone();
   bool seen();
 
-  /// In a forked child nothing moves on: waits must not wait there.
-  const pid_t process = getpid();
-
  private:
+  Report WaitReport();
   Status Summarize(Report& report) const;
+  Status Cancelled() const;
 
-  Mutex mutex_;
+  /// In a forked child nothing moves on: waits must not wait there.
+  const pid_t process_ = getpid();
+  mutable Mutex mutex_;
   CondVar changed_;
   std::optional<Report> report_ DSCKPT_GUARDED_BY(mutex_);
   Status status_ DSCKPT_GUARDED_BY(mutex_);
+  bool cancelled_ DSCKPT_GUARDED_BY(mutex_) = false;
+  bool past_cancel_ DSCKPT_GUARDED_BY(mutex_) = false;
   bool done_ DSCKPT_GUARDED_BY(mutex_) = false;
   bool seen_ DSCKPT_GUARDED_BY(mutex_) = false;
 };

@@ -403,7 +403,7 @@ TEST_CASE("C32: device tensors larger than the pool pass through it, step after 
 
 TEST_CASE("an at-save device tensor may change right after the save, in its stream") {
   FOR_EACH_RIG(rig);
-  // Within the arena, and beyond it.
+  // Within the room for at-save copies, and beyond it.
   const size_t large = GENERATE(size_t{100'003}, size_t{7'000'000});
   const Encoding encoding = GENERATE(Encoding::kRaw, Encoding::kZstd);
   const TempDir dir;
@@ -470,11 +470,11 @@ TEST_CASE("20,000 small device tensors at any address") {
   }
 }
 
-TEST_CASE("a tensor across neighbouring windows is one copy a flight") {
+TEST_CASE("a tensor across neighbouring windows is one copy a batch") {
   FakeRig rig;
   const TempDir dir;
   const Queue stream(rig, 0);
-  // 24 flights a save, of 16 windows each.
+  // 24 batches a save, of 16 windows each.
   const Tensors tensors(rig, 0, {24 * kMiB - 100});
   const auto image = RandomBytes(tensors.block.bytes(), 5);
   rig.Upload(0, tensors.block.data(), image);

@@ -55,7 +55,7 @@ void CheckFilled(const File& file, const std::string& name, char value) {
 
 }  // namespace
 
-TEST_CASE("where a group of tensors ends in the image and in the log") {
+TEST_CASE("where a group of tensors ends in the image and among the appended") {
   // Whole windows: in the image by name, from its first byte on.
   std::vector<char> memory(16 * kWindow);
   char* at = memory.data();

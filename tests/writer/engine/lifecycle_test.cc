@@ -342,7 +342,7 @@ TEST_CASE("saves of one path are published in order") {
 
 namespace {
 
-/// An object whose bytes come when the test lets them: holds a save in its log stage.
+/// An object whose bytes come when the test lets them: holds a save in its append stage.
 struct Gate {
   std::promise<void> open;
   std::shared_future<void> opened = open.get_future().share();

@@ -6,6 +6,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <string_view>
 
 #include "dsckpt/file.h"
 #include "format/manifest/manifest.h"
@@ -13,6 +15,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 #include "tests/writer/group/ranks.h"
+#include "writer/group/publish.h"
 #include "writer/group/retention.h"
 
 using namespace dsckpt;
@@ -296,6 +299,86 @@ TEST_CASE("a rank that cannot save fails the checkpoint on all, at once; the nex
   CHECK(VisibleNames(place.run).empty());
   CHECK(LeftOvers(place.run).empty());
   CheckAll(RunGroup(place, 3, [](RankRun& run) { return run.Save(1, 1); }), StatusCode::kOk);
+}
+
+TEST_CASE("a checkpoint that any rank cancels fails on all; the next one works") {
+  const Place place;
+  const int canceller = GENERATE(0, 1);
+  const auto body = [canceller](RankRun& run) -> Status {
+    const Part part(run.rank, run.size, 1);
+    // The shard of the rank that cancels is not published before it has.
+    std::promise<void> cancelled;
+    CheckpointSaveOptions options;
+    if (run.rank == canceller) {
+      options.file.before_publish = [&cancelled] {
+        cancelled.get_future().wait();
+        return Status();
+      };
+    }
+    DSCKPT_ASSIGN_OR_RETURN(const auto handle, run.writer->Save(1, part.state(), options));
+    if (run.rank == canceller) {
+      handle.Cancel();
+      cancelled.set_value();
+    }
+    const Status status = handle.WaitDurable();
+    if (handle.progress().durable) return Status(StatusCode::kInternal, "durable");
+    handle.Cancel();
+    DSCKPT_RETURN_IF_ERROR(run.Save(2, 2));
+    return status;
+  };
+  CheckAll(RunGroup(place, 3, body), StatusCode::kCancelled,
+           "rank " + std::to_string(canceller) + ": checkpoint '" + place.run +
+               "/step-0000000001' was cancelled");
+  CHECK(VisibleNames(place.run) == std::vector<std::string>{"step-0000000002"});
+  CHECK(LeftOvers(place.run).empty());
+  CHECK(WhyIncomplete(place.run + "/step-0000000002") == "");
+}
+
+namespace {
+
+std::promise<CheckpointHandle> to_cancel;
+
+}  // namespace
+
+TEST_CASE("rank 0 cancels a checkpoint whose parts are all there") {
+  const Place place;
+  const auto body = [](RankRun& run) -> Status {
+    if (run.rank == 0) {
+      SetCheckpointStepHook([](const char* step) {
+        if (std::string_view(step) == "gathered") to_cancel.get_future().get().Cancel();
+      });
+    }
+    const Part part(run.rank, run.size, 1);
+    DSCKPT_ASSIGN_OR_RETURN(const auto handle, run.writer->Save(1, part.state()));
+    if (run.rank == 0) to_cancel.set_value(handle);
+    return handle.WaitDurable();
+  };
+  CheckAll(RunGroup(place, 2, body), StatusCode::kCancelled, "was cancelled");
+  CHECK(VisibleNames(place.run).empty());
+  CHECK(LeftOvers(place.run).empty());
+}
+
+TEST_CASE("progress of a checkpoint is that of this rank's shards; what is published stays") {
+  TempDir dir;
+  const auto engine = SmallEngine();
+  const auto writer = CheckpointWriter::Create(*engine, {.run_directory = dir / "run"}).value();
+  const Part one(0, 2, 1), two(1, 2, 2);
+  const ShardSource shards[] = {{"a.dsckpt", &one.state()}, {"b.dsckpt", &two.state()}};
+  const auto handle = writer->Save(1, shards).value();
+  REQUIRE(handle.WaitDurable().ok());
+  handle.Cancel();
+  CHECK(handle.WaitDurable().ok());
+  const Progress progress = handle.progress();
+  const std::string saved = dir / "run/step-0000000001";
+  CHECK(progress.total_bytes ==
+        fs::file_size(saved + "/a.dsckpt") + fs::file_size(saved + "/b.dsckpt"));
+  CHECK(progress.captured_bytes == 64 * 16 * sizeof(float));
+  CHECK(progress.flushed_bytes >= progress.total_bytes);
+  CHECK(progress.captured);
+  CHECK(progress.durable);
+  CHECK(WhyIncomplete(saved) == "");
+  CHECK_FALSE(CheckpointHandle().progress().captured);
+  CheckpointHandle().Cancel();
 }
 
 TEST_CASE("a refused Save() reaches the other ranks") {
