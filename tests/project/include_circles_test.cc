@@ -27,8 +27,7 @@ Graph IncludeGraph(const std::vector<std::string>& sources) {
   Graph graph;
   for (const std::string& file : sources) {
     for (const std::string& include : Includes(ReadSource(file))) {
-      // System headers may have the name of a sibling: <mpi.h>.
-      if (include[0] != '"') continue;
+      if (include[0] == '<') continue;
       const std::string path = Resolve(file, include, files);
       if (!path.empty()) graph[file].push_back(path);
     }
