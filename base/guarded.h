@@ -13,13 +13,16 @@
 namespace dsckpt {
 
 /// Runs `body` (returning Status) and turns what it throws into a status: memory that runs out, and
-/// callers' callbacks, which may throw anything. Nothing may leave an engine thread or the API.
+/// callers' callbacks, which may throw anything. A StatusError says it all. Nothing may leave an
+/// engine thread or the API.
 template <typename Body>
 Status Guarded(Body&& body) {
   try {
     return std::forward<Body>(body)();
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kOutOfMemory, "out of memory while saving");
+  } catch (const StatusError& error) {
+    return error.status();
   } catch (const std::exception& error) {
     return Status(StatusCode::kInvalidArgument, std::string("a callback threw: ") + error.what());
   } catch (...) {

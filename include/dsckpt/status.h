@@ -2,6 +2,7 @@
 #define DSCKPT_STATUS_H_
 
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -92,6 +93,20 @@ class [[nodiscard]] Status {
   std::string path_;
 };
 
+#if defined(__cpp_exceptions)
+/// What Result::value() throws where there is no value. what() is the text of the status.
+class StatusError : public std::exception {
+ public:
+  explicit StatusError(Status status) : status_(std::move(status)), text_(status_.ToString()) {}
+  const char* what() const noexcept override { return text_.c_str(); }
+  const Status& status() const noexcept { return status_; }
+
+ private:
+  Status status_;
+  std::string text_;
+};
+#endif
+
 /// A value, or the reason why there is none.
 template <typename T>
 class [[nodiscard]] Result {
@@ -105,12 +120,25 @@ class [[nodiscard]] Result {
   /// Returns whether there is a value.
   bool ok() const { return state_.index() == 1; }
   /// OK when there is a value.
-  Status status() const { return ok() ? Status() : std::get<0>(state_); }
+  Status status() const {
+    const Status* const error = std::get_if<0>(&state_);
+    return error == nullptr ? Status() : *error;
+  }
 
-  /// REQUIRES: ok(). Anything else is a defect of the caller (std::bad_variant_access).
-  T& value() & { return std::get<1>(state_); }
-  const T& value() const& { return std::get<1>(state_); }
-  T&& value() && { return std::get<1>(std::move(state_)); }
+  /// The value. Where there is none this throws StatusError; in a program that is compiled without
+  /// exceptions it traps.
+  T& value() & {
+    CheckValue();
+    return *std::get_if<1>(&state_);
+  }
+  const T& value() const& {
+    CheckValue();
+    return *std::get_if<1>(&state_);
+  }
+  T&& value() && {
+    CheckValue();
+    return std::move(*std::get_if<1>(&state_));
+  }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
@@ -118,6 +146,15 @@ class [[nodiscard]] Result {
   const T* operator->() const { return &value(); }
 
  private:
+  void CheckValue() const {
+    if (ok()) return;
+#if defined(__cpp_exceptions)
+    throw StatusError(status());
+#else
+    __builtin_trap();
+#endif
+  }
+
   std::variant<Status, T> state_;
 };
 
