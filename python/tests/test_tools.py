@@ -166,7 +166,7 @@ def test_merge_selects_renames_and_casts(path: Path, tmp_path: Path) -> None:
         format="safetensors",
     )
     assert (done["cast"], done["bytes"], done["dropped_objects"]) == (1, 6000, 0)
-    merged = reader.load(tmp_path / "out")
+    merged = dsckpt.load(tmp_path / "out")
     assert list(merged) == ["weight"]
     assert torch.equal(merged["weight"], torch.arange(3000.0).bfloat16())
 
