@@ -97,8 +97,11 @@ class [[nodiscard]] Status {
 /// What Result::value() throws where there is no value. what() is the text of the status.
 class StatusError : public std::exception {
  public:
+  /// Takes the status that says why there is no value.
   explicit StatusError(Status status) : status_(std::move(status)), text_(status_.ToString()) {}
+  /// Returns the text of the status, as Status::ToString() makes it.
   const char* what() const noexcept override { return text_.c_str(); }
+  /// Returns the status. It lives as long as this object.
   const Status& status() const noexcept { return status_; }
 
  private:
