@@ -114,7 +114,8 @@ void PrintDigests(Console& console, const std::string& path, const Digests& dige
     return;
   }
   for (const NamedDigest& each : digests) {
-    console.Print("{}  {}#{}\n", HexDigest(each.digest), TerminalName(path), TerminalName(each.name));
+    console.Print("{}  {}#{}\n", HexDigest(each.digest), TerminalName(path),
+                  TerminalName(each.name));
   }
 }
 

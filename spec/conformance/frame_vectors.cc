@@ -7,7 +7,6 @@
 #include "dsckpt/limits.h"
 #include "format/checksum.h"
 #include "format/index/index.h"
-
 #include "spec/conformance/patch.h"
 #include "spec/conformance/vectors.h"
 

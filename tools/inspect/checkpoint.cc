@@ -76,7 +76,8 @@ void PrintSummary(Console& console, const Checkpoint& checkpoint,
       options.names.any() ? Format(" selected of {}", Grouped(checkpoint.tensor_count())) : "",
       HumanBytes(health.bytes));
   console.Print("  {}\n", Count(totals.all().elements, "parameter"));
-  if (checkpoint.has_manifest()) console.Print("  attempt {}\n", TerminalName(checkpoint.attempt()));
+  if (checkpoint.has_manifest())
+    console.Print("  attempt {}\n", TerminalName(checkpoint.attempt()));
 }
 
 void PrintShards(Console& console, const merge::CheckpointHealth& health, uint64_t limit) {
@@ -114,7 +115,7 @@ void PrintTensors(Console& console, const Checkpoint& checkpoint,
       rows, [&](size_t row, std::vector<std::string>& cells) {
         const LogicalTensorInfo info = checkpoint.tensor(tensors[row]);
         cells = {
-            TerminalName(info.name),      DTypeText(info.dtype),
+            TerminalName(info.name),   DTypeText(info.dtype),
             ShapeText(info.shape),     HumanBytes(info.bytes),
             Grouped(info.piece_count), checkpoint.CheckCoverage(tensors[row]).ok() ? "" : "GAP"};
       });

@@ -132,8 +132,9 @@ void SaveTask::RunAppend() {
   const bool may_run = resources_.pool->count() >= 4 || progress_.AwaitPlacedDispatched();
   if (may_run && plan_.layout.shard) {
     progress_.RunGuarded([this] {
-      outputs_.append_writer = std::make_unique<ImageWriter>(
-          outputs_, progress_, resources_, io::WindowPool::Use::kAppended, plan_.layout.appended_begin);
+      outputs_.append_writer = std::make_unique<ImageWriter>(outputs_, progress_, resources_,
+                                                             io::WindowPool::Use::kAppended,
+                                                             plan_.layout.appended_begin);
       AppendStage(plan_, sources_, outputs_, progress_, resources_).Run();
       outputs_.append_writer->Park();
       return Status();

@@ -214,7 +214,8 @@ TEST_CASE(
   const TempDir dir;
   std::vector<float> w(1'000'000, 1.0f);
   float step = 1.0f;
-  std::vector<float> buffer(3'000'000, 1.0f);  // Larger than what the small pool has for at-save copies.
+  std::vector<float> buffer(3'000'000,
+                            1.0f);  // Larger than what the small pool has for at-save copies.
   const uint64_t pool = GENERATE(uint64_t{2 * kMiB}, uint64_t{64 * kMiB});
   State state;
   state.AddTensor("w", std::span(w));
