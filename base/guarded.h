@@ -20,7 +20,7 @@ Status Guarded(Body&& body) {
   try {
     return std::forward<Body>(body)();
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kOutOfMemory, "out of memory while saving");
+    return Status(StatusCode::kOutOfMemory, "out of memory");
   } catch (const StatusError& error) {
     return error.status();
   } catch (const std::exception& error) {

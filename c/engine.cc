@@ -89,7 +89,7 @@ dsckpt_statistics ToC(const Statistics& in) {
   out.saves_failed = in.saves_failed;
   out.captured_bytes = in.captured_bytes;
   out.flushed_bytes = in.flushed_bytes;
-  out.eager_bytes = in.eager_bytes;
+  out.at_save_bytes = in.at_save_bytes;
   out.write_calls = in.write_calls;
   out.pool_bytes = in.pool_bytes;
   out.window_bytes = in.window_bytes;
@@ -97,7 +97,7 @@ dsckpt_statistics ToC(const Statistics& in) {
   out.save_blocked_ns = in.save_blocked.count();
   out.fence_blocked_ns = in.fence_blocked.count();
   out.window_stall_ns = in.window_stall.count();
-  out.arena_stall_ns = in.arena_stall.count();
+  out.at_save_stall_ns = in.at_save_stall.count();
   out.copy_hash_busy_ns = in.copy_hash_busy.count();
   out.encode_busy_ns = in.encode_busy.count();
   out.write_busy_ns = in.write_busy.count();
@@ -147,7 +147,7 @@ int dsckpt_engine_fence(dsckpt_engine* engine, dsckpt_error* error) {
   });
 }
 
-int dsckpt_engine_fence_group(dsckpt_engine* engine, const char* prefix, dsckpt_error* error) {
+int dsckpt_engine_fence_prefix(dsckpt_engine* engine, const char* prefix, dsckpt_error* error) {
   return Guard(error, [&]() -> Status {
     DSCKPT_RETURN_IF_ERROR(NotNull(engine, "engine"));
     DSCKPT_RETURN_IF_ERROR(NotNull(prefix, "prefix"));

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/align.h"
+#include "base/guarded.h"
 #include "base/mutex.h"
 #include "dsckpt/limits.h"
 #include "io/memory.h"
@@ -186,7 +187,8 @@ class SpanStream {
       const ReadSpan& span = spans_[i];
       std::span<const std::byte> bytes;
       if (span.bytes != 0) bytes = {arrival.buffer + (span.offset - read.begin), span.bytes};
-      status = consume_(i, bytes);
+      // It may be a caller's: what it throws must not leave a thread of this reader.
+      status = Guarded([&] { return consume_(i, bytes); });
     }
     MutexLock lock(mutex_);
     free_.push_back(arrival.buffer);

@@ -89,7 +89,8 @@ Status Watch(MergeInput& input, const Engine& engine, const std::function<Status
     lock.lock();
   }
   // What was published before it could be stopped is there.
-  return status.ok() || stopped.ok() ? status : stopped;
+  const bool published = status.ok() || status.code() == StatusCode::kDurabilityUnknown;
+  return published || stopped.ok() ? status : stopped;
 }
 
 Status WriteOneFile(MergeInput& input, const std::string& output) {

@@ -129,7 +129,7 @@ struct DSCKPT_HIDDEN Description::Data {
   Walk walk;
 };
 
-/// Host tensors up to this size are captured inside Save() whatever their class (design: copying
+/// Host tensors up to this size are captured inside Save() whatever their class (copying
 /// beats tracking).
 inline constexpr uint64_t kSmallTensorBytes = 256 * 1024;
 

@@ -223,7 +223,7 @@ Command AddMerge(Program& program) {
       "Tensors are put together to their whole shape from the pieces that the shards\n"
       "declare; copies are compared, never guessed: a gap or a difference is an error.\n"
       "Checksums are verified as bytes pass. Objects and leaves that differ from rank to\n"
-      "rank are kept for each, under ranks/RANK. Inputs are never changed. merge::Members of\n"
+      "rank are kept for each, under ranks/RANK. Inputs are never changed. Members of\n"
       "__metadata__ are kept; where inputs differ in one it is left out, and said.\n"
       "--filter and --exclude are patterns over whole names: * any text, {a,b} either.\n"
       "With them, --strip-prefix or --rename only tensors and attributes are written;\n"

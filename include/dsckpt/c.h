@@ -329,7 +329,7 @@ int dsckpt_engine_save(dsckpt_engine* engine, const char* path, const dsckpt_sta
 int dsckpt_engine_fence(dsckpt_engine* engine, dsckpt_error* error);
 /// The same before an update of the tensors whose names begin with `prefix` alone; see
 /// dsckpt::Engine::Fence for the order in which tensors are read.
-int dsckpt_engine_fence_group(dsckpt_engine* engine, const char* prefix, dsckpt_error* error);
+int dsckpt_engine_fence_prefix(dsckpt_engine* engine, const char* prefix, dsckpt_error* error);
 /// The same for device tensors, without stopping the host: what `stream` is given after this call
 /// waits on the device. `prefix` as above; null: all tensors. Returns when all copies concerned are
 /// queued; blocks for what the host reads, as dsckpt_engine_fence does.
@@ -345,13 +345,13 @@ typedef struct dsckpt_statistics {
   uint64_t saves_started, saves_durable, saves_failed;
   /// Source bytes that were read, file bytes that were written, and bytes that were copied inside
   /// saves.
-  uint64_t captured_bytes, flushed_bytes, eager_bytes;
+  uint64_t captured_bytes, flushed_bytes, at_save_bytes;
   /// Writes that were submitted; the sizes of the pool and of a window in bytes; saves that reused
   /// the layout of the one before.
   uint64_t write_calls, pool_bytes, window_bytes, layouts_reused;
   /// Time inside save calls and inside fences; time that captures waited for windows, and save
   /// calls for room for copies.
-  int64_t save_blocked_ns, fence_blocked_ns, window_stall_ns, arena_stall_ns;
+  int64_t save_blocked_ns, fence_blocked_ns, window_stall_ns, at_save_stall_ns;
   /// Time that workers copied and hashed, summed over threads; that they encoded; that at least one
   /// write was in flight.
   int64_t copy_hash_busy_ns, encode_busy_ns, write_busy_ns;
@@ -628,8 +628,9 @@ int dsckpt_checkpoint_read_box(const dsckpt_checkpoint* checkpoint, const char* 
                                uint64_t bytes, dsckpt_error* error);
 /// Reads the state back in place as dsckpt_file_restore does: tensors that the state describes with
 /// pieces get those parts of logical tensors, others the whole logical tensor of their name.
-/// Objects and attributes come from the shard of `rank`, or of rank 0 where it wrote none. Any
-/// number of ranks can read what any other number wrote.
+/// Objects and attributes come from the shards of `rank`, and from those of rank 0 where these lack
+/// them; see dsckpt::Checkpoint::Restore for a rank that wrote none. Any number of ranks can read
+/// what any other number wrote.
 int dsckpt_checkpoint_restore(const dsckpt_checkpoint* checkpoint, const dsckpt_state* state,
                               uint32_t rank, const dsckpt_restore_options* options,
                               dsckpt_error* error);
@@ -783,9 +784,9 @@ typedef struct dsckpt_verify_checkpoint_options {
 
 /// Reads every byte of the files of a checkpoint directory, a run directory, a model's directory or
 /// index, or of one file, and checks that they belong together; see dsckpt::VerifyCheckpoint. 0:
-/// all is good. DSCKPT_CORRUPT, DSCKPT_INCOMPLETE or DSCKPT_MISMATCH: it is not, and the error
-/// names the first problem. Other codes: nothing is known to be bad, but something could not be
-/// checked.
+/// all is good. DSCKPT_CORRUPT, DSCKPT_TRUNCATED, DSCKPT_TRAILING_BYTES, DSCKPT_INCOMPLETE or
+/// DSCKPT_MISMATCH: it is not, and the error names the first problem. Other codes: nothing is known
+/// to be bad, but something could not be checked.
 int dsckpt_verify_checkpoint(const char* path, const dsckpt_verify_checkpoint_options* options,
                              dsckpt_error* error);
 

@@ -198,9 +198,9 @@ class Checkpoint {
   /// with pieces gets those parts of logical tensors; any other gets the whole logical tensor of
   /// its name. Objects and attributes come from the shards of `rank`, and from those of rank 0
   /// where these lack them. A rank that wrote no shard, because more ranks read than wrote, gets
-  /// those objects of rank 0 that another rank has alike. Of what differs from rank to rank without
-  /// being marked (RankOwn()) it gets nothing: kNotFound names it, and RestoreOptions::partial
-  /// leaves it as it is.
+  /// the attributes of rank 0, and its objects unless another rank has another object of the same
+  /// name: what differs from rank to rank without being marked (RankOwn()) is kNotFound, and
+  /// RestoreOptions::partial leaves it as it is.
   ///
   /// What `provider` describes as the own of `rank` (RankOwn()) gets what that rank saved as its
   /// own, and nothing else. Where the checkpoint holds none of that rank, because more ranks read

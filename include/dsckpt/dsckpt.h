@@ -14,9 +14,11 @@
 #include "dsckpt/file.h"               // IWYU pragma: export
 #include "dsckpt/limits.h"             // IWYU pragma: export
 #include "dsckpt/merge.h"              // IWYU pragma: export
+#include "dsckpt/output_directory.h"   // IWYU pragma: export
 #include "dsckpt/piece.h"              // IWYU pragma: export
 #include "dsckpt/provider.h"           // IWYU pragma: export
 #include "dsckpt/run_layout.h"         // IWYU pragma: export
+#include "dsckpt/source.h"             // IWYU pragma: export
 #include "dsckpt/state.h"              // IWYU pragma: export
 #include "dsckpt/status.h"             // IWYU pragma: export
 #include "dsckpt/tree.h"               // IWYU pragma: export

@@ -155,8 +155,8 @@ struct Statistics {
   uint64_t saves_started = 0, saves_durable = 0, saves_failed = 0;
   /// Source bytes that were read, and file bytes that were written.
   uint64_t captured_bytes = 0, flushed_bytes = 0;
-  uint64_t eager_bytes = 0;  ///< Copied inside Save().
-  uint64_t write_calls = 0;  ///< Writes submitted, partial resumptions included.
+  uint64_t at_save_bytes = 0;  ///< Copied inside Save().
+  uint64_t write_calls = 0;    ///< Writes submitted, partial resumptions included.
   /// The sizes of the staging pool and of a window, in bytes.
   uint64_t pool_bytes = 0, window_bytes = 0;
   /// How many saves had the same names, dtypes and shapes as the one before.
@@ -165,7 +165,7 @@ struct Statistics {
   std::chrono::nanoseconds fence_blocked{0};  ///< Inside Fence() and FenceOnStream().
   std::chrono::nanoseconds window_stall{
       0};  ///< Capture waiting for a free window: the pool or the storage is the limit.
-  std::chrono::nanoseconds arena_stall{0};     ///< Save() waiting for room for at-save copies.
+  std::chrono::nanoseconds at_save_stall{0};   ///< Save() waiting for room for at-save copies.
   std::chrono::nanoseconds copy_hash_busy{0};  ///< Workers copying and hashing.
   std::chrono::nanoseconds encode_busy{0};     ///< Workers encoding.
   std::chrono::nanoseconds write_busy{0};      ///< At least one write in flight.

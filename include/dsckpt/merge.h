@@ -173,8 +173,8 @@ struct MergeReport {
 /// power cut may undo it.
 ///
 /// Thread-safe, except that only one call at a time may write one output. It has threads and
-/// memory of its own, and returns when the output is durable. Exceptions of the callbacks pass
-/// through it only before it has begun to write; they should throw none.
+/// memory of its own, and returns when the output is durable. What a callback throws stops
+/// the merge: kInvalidArgument with its text.
 Result<MergeReport> Merge(std::span<const std::string> inputs, const std::string& output,
                           const MergeOptions& options = {});
 inline Result<MergeReport> Merge(const std::string& input, const std::string& output,

@@ -50,7 +50,8 @@ struct VerifyReport {
 /// Reads every byte of the file at `path` and checks it against checksums, zero rules and
 /// structure. Streams: bounded memory, no mmap, so truncation under it is a problem in the report
 /// and not a signal. A plain safetensors file has no checksums: its header and extents are checked.
-/// Thread-safe. Errors (no report): the file cannot be opened or read, or is no checkpoint at all.
+/// Thread-safe. Errors (no report): the file cannot be opened or read, or is no checkpoint at all;
+/// kInvalidArgument when the progress callback throws.
 Result<VerifyReport> Verify(const std::string& path, const VerifyOptions& options = {});
 
 /// What VerifyCheckpoint() found in one file.

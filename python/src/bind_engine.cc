@@ -78,7 +78,7 @@ nb::dict ToDict(const Statistics& s) {
   set("saves_failed", s.saves_failed);
   set("captured_bytes", s.captured_bytes);
   set("flushed_bytes", s.flushed_bytes);
-  set("eager_bytes", s.eager_bytes);
+  set("at_save_bytes", s.at_save_bytes);
   set("write_calls", s.write_calls);
   set("pool_bytes", s.pool_bytes);
   set("window_bytes", s.window_bytes);
@@ -86,7 +86,7 @@ nb::dict ToDict(const Statistics& s) {
   set("save_blocked_ns", s.save_blocked.count());
   set("fence_blocked_ns", s.fence_blocked.count());
   set("window_stall_ns", s.window_stall.count());
-  set("arena_stall_ns", s.arena_stall.count());
+  set("at_save_stall_ns", s.at_save_stall.count());
   set("copy_hash_busy_ns", s.copy_hash_busy.count());
   set("encode_busy_ns", s.encode_busy.count());
   set("write_busy_ns", s.write_busy.count());

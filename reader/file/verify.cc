@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/guarded.h"
 #include "dsckpt/limits.h"
 #include "format/checksum.h"
 #include "format/footer/footer.h"
@@ -141,12 +142,16 @@ Result<VerifyReport> Verify(const std::string& path, const VerifyOptions& option
   const auto ends = run::ReadEnds(*input);
   if (!ends.ok()) return reader::InFile(ends.status(), *input);
   Verification run{*input, options, {}, {}, {options, input->size()}};
-  const Status status = VerifyAny(run, *ends);
+  // The progress callback may throw wherever something was read.
+  const Status status = Guarded([&] { return VerifyAny(run, *ends); });
   if (!status.ok()) {
     if (!IsFinding(status)) return reader::InFile(status, *input);
     AddFinding(run, status, "header", ends->head);
   }
-  run.progress.Finish();
+  DSCKPT_RETURN_IF_ERROR(Guarded([&] {
+    run.progress.Finish();
+    return Status();
+  }));
   VerifyReport report;
   report.checked_bytes = run.progress.done();
   report.problems = run.problems.Take();

@@ -297,8 +297,8 @@ static void no_device(dsckpt_engine* engine) {
   const int64_t shape[1] = {4};
   float value[4] = {1, 2, 3, 4};
   CHECK_CODE(dsckpt_engine_fence_on_stream(NULL, NULL, NULL, &error), DSCKPT_INVALID_ARGUMENT);
-  CHECK_CODE(dsckpt_engine_fence_group(engine, NULL, &error), DSCKPT_INVALID_ARGUMENT);
-  CHECK_OK(dsckpt_engine_fence_group(engine, "model/", &error));
+  CHECK_CODE(dsckpt_engine_fence_prefix(engine, NULL, &error), DSCKPT_INVALID_ARGUMENT);
+  CHECK_OK(dsckpt_engine_fence_prefix(engine, "model/", &error));
   CHECK_OK(dsckpt_engine_fence_on_stream(engine, NULL, "model/", &error));
   CHECK_OK(dsckpt_state_create(&state, &error));
   CHECK_CODE(dsckpt_state_add_device_tensor(state, "x", value, DSCKPT_F32, shape, 1, -1, NULL, NULL,

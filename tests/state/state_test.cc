@@ -124,7 +124,7 @@ TEST_CASE("state: registration errors are reported by every use") {
   }
 }
 
-TEST_CASE("state: AtSave restores exactly its size") {
+TEST_CASE("state: AddBytes restores exactly its size") {
   uint64_t rng[2] = {1, 2};
   State state;
   state.AddBytes("rng", rng, sizeof rng);

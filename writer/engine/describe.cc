@@ -87,6 +87,7 @@ void LaidOutState::DropSources() {
   data.sources.owners = {};
   data.sources.readers = {};
   data.sources.objects = {};
+  data.attribute_restores = {};
 }
 
 Result<std::shared_ptr<LaidOutState>> Describe(const StateProvider& provider,

@@ -160,7 +160,7 @@ Statistics Engine::statistics() const {
   s.saves_failed = c.saves_failed;
   s.captured_bytes = c.captured_bytes;
   s.flushed_bytes = c.flushed_bytes;
-  s.eager_bytes = c.at_save_bytes;
+  s.at_save_bytes = c.at_save_bytes;
   s.write_calls = resources.queue->requests();
   s.pool_bytes = static_cast<uint64_t>(resources.pool->count()) * resources.pool->window_bytes();
   s.window_bytes = resources.pool->window_bytes();
@@ -168,7 +168,7 @@ Statistics Engine::statistics() const {
   s.save_blocked = nanoseconds(c.save_blocked_ns);
   s.fence_blocked = nanoseconds(c.fence_blocked_ns);
   s.window_stall = nanoseconds(c.window_stall_ns);
-  s.arena_stall = nanoseconds(c.at_save_stall_ns);
+  s.at_save_stall = nanoseconds(c.at_save_stall_ns);
   s.copy_hash_busy = nanoseconds(c.copy_hash_ns);
   s.encode_busy = nanoseconds(c.encode_ns);
   s.write_busy = nanoseconds(resources.queue->busy_nanoseconds());

@@ -23,26 +23,36 @@ class PendingSaves {
   void Add(TaskPtr task) {
     MutexLock lock(mutex_);
     pending_.push_back(std::move(task));
+    ++places_taken_;
   }
-  /// Adds the task if fewer than `limit` are pending; returns whether it did.
+  /// Adds the task if fewer than `limit` places are taken; returns whether it did.
   bool AddBelow(size_t limit, const TaskPtr& task) {
     MutexLock lock(mutex_);
-    if (pending_.size() >= limit) return false;
+    if (places_taken_ >= limit) return false;
     pending_.push_back(task);
+    ++places_taken_;
     return true;
   }
-  /// Blocks until fewer than `limit` are pending, then adds the task.
+  /// Blocks until fewer than `limit` places are taken, then adds the task.
   void AwaitAndAddBelow(size_t limit, TaskPtr task) {
     MutexLock lock(mutex_);
-    while (pending_.size() >= limit) changed_.Wait(lock);
+    while (places_taken_ >= limit) changed_.Wait(lock);
     pending_.push_back(std::move(task));
+    ++places_taken_;
+  }
+  /// Gives the place of a task free that is about to be done: who hears of its end and saves again
+  /// finds room. Until Remove() the task is still among All().
+  void FreePlace() {
+    MutexLock lock(mutex_);
+    --places_taken_;
+    changed_.NotifyAll();
   }
   /// Of a task that is done, or is about to be.
   void NoteFailure(TaskPtr task) {
     MutexLock lock(mutex_);
     failed_.push_back(std::move(task));
   }
-  /// Of a task that is done, or is about to be.
+  /// Of a task that is done, or is about to be, after FreePlace().
   void Remove(const TaskPtr& task) {
     MutexLock lock(mutex_);
     std::erase(pending_, task);
@@ -85,6 +95,7 @@ class PendingSaves {
   CondVar changed_;
   std::vector<TaskPtr> pending_ DSCKPT_GUARDED_BY(mutex_);  // Oldest first.
   std::vector<TaskPtr> failed_ DSCKPT_GUARDED_BY(mutex_);
+  size_t places_taken_ DSCKPT_GUARDED_BY(mutex_) = 0;  // At most as many as are pending.
 };
 
 }  // namespace dsckpt

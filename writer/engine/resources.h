@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/guarded.h"
 #include "base/mutex.h"
 #include "dsckpt/engine.h"
 #include "io/pool.h"
@@ -51,7 +52,11 @@ struct EngineResources {
   void Emit(Event::Kind kind, const Status& status) {
     if (!options.on_event) return;
     MutexLock lock(event_mutex_);
-    options.on_event(Event{kind, status});
+    // What it throws must not end an engine thread, and nobody is there to hear of it.
+    (void)Guarded([&] {
+      options.on_event(Event{kind, status});
+      return Status();
+    });
   }
 
  private:

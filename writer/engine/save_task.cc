@@ -225,6 +225,7 @@ void SaveTask::Cancel() {
 }
 
 Progress SaveTask::progress() const {
+  if (getpid() != process_) return {};  // Another thread may have held the lock at the fork.
   const SaveCounters& counters = progress_.counters();
   Progress progress;
   progress.total_bytes = counters.total_bytes;

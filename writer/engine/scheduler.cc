@@ -60,6 +60,7 @@ void Scheduler::Finish(const TaskPtr& task, Status status) {
   }
   // Before anybody can hear of the end: the next wait has to find it.
   if (!status.ok() && status.code() != StatusCode::kCancelled) saves_.NoteFailure(task);
+  saves_.FreePlace();
   task->Finish(std::move(status));
   saves_.Remove(task);
 }

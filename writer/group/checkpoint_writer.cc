@@ -8,6 +8,7 @@
 #include <atomic>
 #include <utility>
 
+#include "base/guarded.h"
 #include "base/mutex.h"
 #include "base/serial_queue.h"
 #include "base/text.h"
@@ -137,7 +138,11 @@ Status CheckpointWriter::Impl::Open() {
 void CheckpointWriter::Impl::Emit(Event::Kind kind, const Status& status) {
   if (!options.on_event) return;
   MutexLock event_lock(event_mutex);
-  options.on_event(Event{kind, status});
+  // What it throws must not change what became of a checkpoint.
+  (void)Guarded([&] {
+    options.on_event(Event{kind, status});
+    return Status();
+  });
 }
 
 /// What rank 0 can know at once, so that no training step is waited for. Only while nothing else is
@@ -225,16 +230,19 @@ void CheckpointWriter::Impl::Commit(const RankSavePtr& own) {
         *coordinator, own->attempt, own->TakeReport(), [&own] { return own->BeginPublishing(); },
         options.standalone ? nullptr : &run_state, warn);
   });
-  if (!outcome.ok()) {
+  // What was cancelled here is no failure, as with a single save.
+  const bool wanted = outcome.code() == StatusCode::kCancelled && own->cancelled();
+  if (!outcome.ok() && !wanted) {
     const bool published = outcome.code() == StatusCode::kDurabilityUnknown;
     Emit(published ? Event::Kind::kDurability : Event::Kind::kSaveFailed, outcome);
   }
-  if (!outcome.ok()) saves.NoteFailure(own);
+  if (!outcome.ok() && !wanted) saves.NoteFailure(own);
   {
     // The last one of its name gives it free before anybody hears of the end.
     MutexLock names(names_mutex);
     own->name_lock.reset();
   }
+  saves.FreePlace();
   saves.Remove(own);
   own->MarkDone(std::move(outcome));
 }

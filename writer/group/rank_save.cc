@@ -97,7 +97,13 @@ void RankSave::Cancel() {
   for (const SaveHandle& save : saves) save.Cancel();
 }
 
+bool RankSave::cancelled() const {
+  MutexLock lock(mutex_);
+  return cancelled_;
+}
+
 Progress RankSave::progress() const {
+  if (getpid() != process_) return {};  // Another thread may have held the lock at the fork.
   Progress sum;
   sum.captured = true;
   for (const SaveHandle& save : saves) {

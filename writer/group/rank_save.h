@@ -42,6 +42,8 @@ class DSCKPT_HIDDEN RankSave {
   void MarkDone(Status outcome);
 
   void Cancel();
+  /// Whether Cancel() was called on this rank.
+  bool cancelled() const;
   Progress progress() const;
   Status WaitCaptured();
   Status WaitDone();

@@ -108,6 +108,18 @@ TEST_CASE("a whole file verifies, every byte of it") {
   }
 }
 
+TEST_CASE("what a progress callback throws is an error of the verification") {
+  const RichFile rich;
+  for (const int threads : {1, 4}) {
+    dsckpt::VerifyOptions options;
+    options.threads = threads;
+    options.progress = [](uint64_t, uint64_t) { throw std::runtime_error("from the callback"); };
+    const auto report = dsckpt::Verify(rich.path(), options);
+    CHECK(report.status().code() == StatusCode::kInvalidArgument);
+    CHECK(report.status().message().find("from the callback") != std::string::npos);
+  }
+}
+
 TEST_CASE("C37: a flipped bit in each region is found and named") {
   FlipFile flip;
   const auto& footer = flip.footer();

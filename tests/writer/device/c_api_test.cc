@@ -77,7 +77,7 @@ TEST_CASE("C: device memory saved, fenced, loaded and restored") {
   fill(moments, 9);
   ok(dsckpt_engine_fence_on_stream(engine, stream.get(), nullptr, &ok.error));
   fill(params, 9);
-  ok(dsckpt_engine_fence_group(engine, "params", &ok.error));
+  ok(dsckpt_engine_fence_prefix(engine, "params", &ok.error));
   ok(dsckpt_engine_wait_durable(engine, &ok.error));
   dsckpt_engine_destroy(engine);
   rig->Synchronize(0, stream.get());

@@ -388,6 +388,16 @@ TEST_CASE("when busy: skip, or replace what is queued") {
     REQUIRE(engine->WaitDurable().ok());
     CHECK(Names(dir.path()) == std::vector<std::string>{"s"});
   }
+  SECTION("skip: who has waited for a save finds room for the next") {
+    auto engine = MakeEngine({.max_in_flight = 1, .when_busy = WhenBusy::kSkip});
+    for (int i = 0; i < 100; ++i) {
+      INFO(i);
+      REQUIRE(engine->Save(dir / "s", two.state)->WaitDurable().ok());
+      REQUIRE(engine->Save(dir / "t", three.state).ok());
+      REQUIRE(engine->WaitDurable().ok());
+    }
+    CHECK(FirstElement(dir / "t") == 3);
+  }
   SECTION("wait") {
     auto engine = MakeEngine({.max_in_flight = 1});
     REQUIRE(engine->Save(dir / "s", *gate.Provider()).ok());
@@ -398,6 +408,26 @@ TEST_CASE("when busy: skip, or replace what is queued") {
     REQUIRE(engine->WaitDurable().ok());
     CHECK(FirstElement(dir / "t") == 2);
   }
+}
+
+TEST_CASE("what on_event throws ends neither the process nor the save") {
+  TempDir dir;
+  int heard = 0;
+  EngineOptions options;
+  options.on_event = [&heard](const Event&) {
+    ++heard;
+    throw std::runtime_error("from the callback");
+  };
+  auto engine = MakeEngine(options);
+  const auto failing = MakeProvider([](Description& d) {
+    ObjectSource source;
+    source.write = [](Sink&) { return Status(StatusCode::kInternal, "cannot serialize"); };
+    d.Object("o", source);
+  });
+  CHECK(engine->Save(dir / "s", *failing)->WaitDurable().code() == StatusCode::kInternal);
+  CHECK(heard == 1);
+  Filled two(2);
+  CHECK(engine->Save(dir / "t", two.state)->WaitDurable().ok());
 }
 
 TEST_CASE("a callback's failure is the save's failure") {

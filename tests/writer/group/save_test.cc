@@ -358,6 +358,30 @@ TEST_CASE("rank 0 cancels a checkpoint whose parts are all there") {
   CHECK(LeftOvers(place.run).empty());
 }
 
+TEST_CASE("what was cancelled here is no failure that anybody else hears of") {
+  TempDir dir;
+  const auto engine = SmallEngine();
+  std::vector<StatusCode> heard;
+  const auto writer =
+      CheckpointWriter::Create(
+          *engine, {.run_directory = dir / "run",
+                    .on_event = [&](const Event& e) { heard.push_back(e.status.code()); }})
+          .value();
+  const Part part(0, 1, 1);
+  std::promise<void> cancelled;
+  CheckpointSaveOptions options;
+  options.file.before_publish = [&cancelled] {
+    cancelled.get_future().wait();
+    return Status();
+  };
+  const auto handle = writer->Save(1, part.state(), options).value();
+  handle.Cancel();
+  cancelled.set_value();
+  CHECK(handle.WaitDurable().code() == StatusCode::kCancelled);
+  CHECK(writer->WaitDurable().ok());
+  CHECK(heard.empty());
+}
+
 TEST_CASE("progress of a checkpoint is that of this rank's shards; what is published stays") {
   TempDir dir;
   const auto engine = SmallEngine();
