@@ -134,10 +134,15 @@ class SaveHandle:
 
     def wait_captured(self) -> None: ...
     def wait_durable(self) -> None: ...
-    def cancel(self) -> None:
-        """No effect on a handle of CheckpointWriter."""
-    def progress(self) -> dict[str, int | bool] | None:
-        """total_bytes, captured_bytes, flushed_bytes, captured, durable; None for a group's."""
+    def cancel(self) -> None: ...
+    def progress(self) -> dict[str, int | bool]:
+        """total_bytes, captured_bytes, flushed_bytes, captured, durable."""
+    def ended(self) -> bool:
+        """Whether the engine has ended all its files in whatever way; the next fence finds what
+        failed. May say so a moment after wait_durable() has returned. A group may still be about to
+        publish them."""
+    of_group: bool
+    """Whether it is one of CheckpointWriter."""
 
 class Engine:
     """dsckpt::Engine. Thread-safe."""

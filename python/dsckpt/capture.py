@@ -59,8 +59,10 @@ class Tripwire:
         self._marks += [(tensor, seen) for tensor, seen in found if seen is not None]
 
     def check(self) -> None:
-        """Raises ModifiedTooEarly when a tensor has changed since arm()."""
-        if self._sealed or self.error is not None:
+        """Raises ModifiedTooEarly when a tensor has changed between arm() and seal(), each time."""
+        if self.error is not None:
+            raise self.error
+        if self._sealed:
             return
         mark = _digest if self._digests else _version
         for tensor, seen in self._marks:

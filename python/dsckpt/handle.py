@@ -44,6 +44,7 @@ class SaveHandle:
         self._failure: DsckptError | None = None
         self._ended = False  # Known to have; else somebody has to ask.
         self._looked = False
+        self._asked = False  # By cancel().
         self._future: concurrent.futures.Future[None] | None = None
         self._called_back = threading.Event()  # After `_future` is set.
         self._process = os.getpid()
@@ -60,7 +61,7 @@ class SaveHandle:
             self._native.wait_captured()
             self._prepared.tripwire.check()
         except DsckptError as error:
-            self._native.cancel()
+            give_up(self._native)
             raise self._look_at(error) from None
         self._prepared.tripwire.seal()
 
@@ -130,13 +131,18 @@ class SaveHandle:
     def cancel(self) -> bool:
         """Asks the save to stop before it publishes. Does not wait.
 
+        A checkpoint of a group of ranks then fails on all of them with SaveCancelled; any rank may
+        ask.
+
         Returns:
-            Whether it was asked: False for one that has ended, and for saves of a group of ranks,
-            which cannot be cancelled. A save that is being published already becomes durable all
-            the same; cancelled() knows when it has ended.
+            Whether it was asked: False for one that has ended. A save that is being published
+            already becomes durable all the same, and so does a checkpoint of which this rank's part
+            is durable and handed to the group; cancelled() knows when it has ended.
         """
-        if self._is_over() or self._native.progress() is None:
+        if self._is_over():
             return False
+        self._asked = True
+        self._unseen.expect_cancelled(self)
         self._native.cancel()
         return True
 
@@ -160,12 +166,12 @@ class SaveHandle:
         """
         self._watched().add_done_callback(lambda _: fn(self))
 
-    def progress(self) -> dict[str, int | bool] | None:
-        """How far it is; None for saves of a group of ranks.
+    def progress(self) -> dict[str, int | bool]:
+        """How far it is; of a checkpoint, how far this rank is.
 
-        `total_bytes` of the file, as far as known (compressed items are not before they are
+        `total_bytes` of the files, as far as known (compressed items are not before they are
         written), and `flushed_bytes` of them written; `captured_bytes` of source memory read;
-        whether it is `captured`, `durable`.
+        whether it is `captured`, `durable`: a checkpoint is when that of all ranks is published.
         """
         return self._native.progress()
 
@@ -173,8 +179,6 @@ class SaveHandle:
         found = self.progress()
         if self._failure is not None:
             return f"SaveHandle(failed: {self._failure})"
-        if found is None:
-            return "SaveHandle(of a group of ranks)"
         state = "durable" if found["durable"] else "captured" if found["captured"] else "begun"
         return f"SaveHandle({state}, {found['flushed_bytes']:,} of {found['total_bytes']:,} bytes)"
 
@@ -197,8 +201,7 @@ class SaveHandle:
     def _is_over(self) -> bool:
         """Whether the save is known to have ended, without a thread that waits for it."""
         if not self._ended:
-            found = self._native.progress()
-            self._ended = found is not None and bool(found["durable"])
+            self._ended = bool(self._native.progress()["durable"])
         return self._ended
 
     def _watched(self) -> concurrent.futures.Future[None]:
@@ -234,6 +237,8 @@ class SaveHandle:
         except DsckptError as error:
             self._failure = self._prepared.tripwire.error or _cancelled(error)
             self._ended = True
+            # Who has cancelled it knows.
+            self._looked |= self._asked and isinstance(self._failure, SaveCancelled)
             future.set_exception(self._failure)
         except BaseException:  # What a signal handler raised: the next call asks again.
             self._future = None
@@ -255,6 +260,20 @@ class SaveHandle:
             concurrent.futures.wait([self._watched()])
         else:
             self._called_back.wait()
+
+    def _await_cancelled(self) -> None:
+        """Blocks until the save has ended, which somebody has cancelled: that it was is then no
+        failure at which nobody has looked.
+
+        Raises:
+            DsckptError: It has failed for another reason, and nobody has looked at that.
+        """
+        looked = self._looked
+        try:
+            self._native.wait_durable()
+        except DsckptError as error:
+            if error.code != "Cancelled" and not looked:
+                raise self._look_at(error) from None
 
     def _mark_ended(self) -> None:
         """For who has waited for all saves of the writer."""
@@ -290,6 +309,16 @@ def _is_watching() -> bool:
     return getattr(_thread, "watches", False)
 
 
+def give_up(native: _native.SaveHandle) -> None:
+    """Stops a save that has failed or is about to.
+
+    A checkpoint of a group goes on until it hears why, or the other ranks would hear only that it
+    was cancelled.
+    """
+    if not native.of_group:
+        native.cancel()
+
+
 def _cancelled(error: DsckptError) -> DsckptError:
     """The error; where it says that the save was cancelled, as one that a Future raises then."""
     if error.code != "Cancelled" or isinstance(error, SaveCancelled):
@@ -310,6 +339,7 @@ class Unseen:
         self._lock = threading.Lock()
         self._handles: weakref.WeakSet[SaveHandle] = weakref.WeakSet()
         self._watched: list[SaveHandle] = []
+        self._given_up: list[SaveHandle] = []
 
     def add(self, handle: SaveHandle) -> None:
         """Takes the handle of a save that has begun."""
@@ -320,6 +350,12 @@ class Unseen:
         """A thread waits for the save from now on."""
         with self._lock:
             self._watched.append(handle)
+
+    def expect_cancelled(self, handle: SaveHandle) -> None:
+        """Somebody cancels the save, and knows that it ends so."""
+        with self._lock:
+            if handle not in self._given_up:
+                self._given_up.append(handle)
 
     def forget(self, handle: SaveHandle) -> None:
         """Its callbacks have returned, and it is durable or somebody has looked at its failure."""
@@ -341,14 +377,24 @@ class Unseen:
         """Blocks until all saves have ended; raises the first error nobody has looked at."""
         with self._lock:
             begun, watched = list(self._handles), list(self._watched)
+            cancelled = list(self._given_up)
         # First, or the native writer might raise what a callback is about to look at.
         for handle in watched:
             handle._await_watcher()
         failed: DsckptError | None = None
+        # A group's writer counts a cancelled checkpoint as a failure.
+        for handle in cancelled:
+            try:
+                handle._await_cancelled()
+            except DsckptError as error:
+                failed = failed or error
+            with self._lock:
+                if handle in self._given_up:
+                    self._given_up.remove(handle)
         try:
             self.native.wait_durable()
         except DsckptError as error:
-            failed = error
+            failed = failed or _cancelled(error)
         for handle in begun:
             handle._mark_ended()
         if failed is not None:

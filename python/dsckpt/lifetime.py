@@ -76,7 +76,11 @@ def close_elsewhere(writer: Writer) -> None:
         ended = _thread.allocate_lock()
         ended.acquire()
         _closing.append(ended)
-        _thread.start_new_thread(_close_dropped, ([writer], ended))
+        try:
+            _thread.start_new_thread(_close_dropped, ([writer], ended))
+        except RuntimeError:  # There may be no more threads: the writer is closed at exit.
+            _closing.remove(ended)
+            ended.release()
 
 
 def wait_for_dropped() -> None:

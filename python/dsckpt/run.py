@@ -265,19 +265,32 @@ class Run:
 
     def wait(self) -> None:
         """Blocks until every save so far is published. Raises the first error nobody looked at."""
-        if self._unseen is not None:
-            self._unseen.wait_durable()
+        unseen = self._unseen
+        if unseen is not None:
+            unseen.wait_durable()
 
     def close(self) -> None:
         """Finishes all saves. The writer stays open. A second call does nothing.
 
+        Ctrl-C ends the waiting and leaves the run open: close() can be called again.
+
         Raises:
             DsckptError: The first error that nobody has looked at.
         """
-        with self._lock:
-            unseen, self._unseen, self._native = self._unseen, None, None
-        if unseen is not None:
+        unseen = self._unseen
+        if unseen is None:
+            return
+        try:
             lifetime.close(unseen)
+        except DsckptError:  # Of a save; the run is closed.
+            self._forget(unseen)
+            raise
+        self._forget(unseen)
+
+    def _forget(self, closed: Unseen) -> None:
+        with self._lock:
+            if self._unseen is closed:
+                self._unseen, self._native = None, None
 
     def __del__(self) -> None:
         # The directory is free for another Run of this process once the last save has ended.

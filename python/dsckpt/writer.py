@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from . import _native, arguments, capture, lifetime, streams
 from .errors import DsckptError
-from .handle import SaveHandle, Unseen
+from .handle import SaveHandle, Unseen, give_up
 from .prepared import Capture, Encoding, Prepared, Shard, walker_of
 
 OnEvent = Callable[[str, str], None]
@@ -72,7 +72,8 @@ class AsyncWriter:
         self._debug = debug
         self._lock = threading.Lock()
         self._pending: list[tuple[_native.SaveHandle, Prepared]] = []
-        self._busy = False  # A save may be under way, or its error not looked at.
+        # What may be under way, or may have failed since the last fence.
+        self._begun: list[_native.SaveHandle] = []
         self._unseen = Unseen(self._engine)
         lifetime.register(self._unseen)
         capture.install(self)
@@ -160,7 +161,8 @@ class AsyncWriter:
         """
         native = prepared.start(begin)
         with self._lock:
-            self._busy = True
+            self._begun = [save for save in self._begun if not save.progress()["durable"]]
+            self._begun.append(native)
             self._pending = [entry for entry in self._pending if not _is_captured(*entry)]
             self._pending.append((native, prepared))
         return SaveHandle(native, prepared, unseen or self._unseen)
@@ -181,9 +183,9 @@ class AsyncWriter:
 
     def _fence(self, stream: int | None) -> None:
         with self._lock:
-            pending = list(self._pending)
-            if not self._busy:
+            if not self._begun:
                 return
+            pending, ended = list(self._pending), self._ended()
         for entry in pending:
             _give_up_if_modified(*entry)
         failed: DsckptError | None = None
@@ -196,7 +198,8 @@ class AsyncWriter:
             if self._engine.closed:  # By another thread: all has been read.
                 return
             failed = error
-        self._settle(pending)
+        # Of several failures the engine has told one.
+        self._settle(pending, ended if failed is None else [])
         for native, prepared in pending:
             if prepared.tripwire.error is not None:
                 with contextlib.suppress(DsckptError):
@@ -213,7 +216,7 @@ class AsyncWriter:
                 None: whichever they read.
         """
         with self._lock:
-            pending = list(self._pending)
+            pending, ended = list(self._pending), self._ended()
         if storage is not None:
             reading = [entry for entry in pending if entry[1].reads(storage)]
             if all(_is_captured(*entry) for entry in reading):
@@ -222,16 +225,21 @@ class AsyncWriter:
             self._engine.fence()
             for entry in pending:
                 _give_up_if_modified(*entry)
-            self._settle(pending)
+            self._settle(pending, ended)
 
-    def _settle(self, fenced: list[tuple[_native.SaveHandle, Prepared]]) -> None:
+    def _ended(self) -> list[_native.SaveHandle]:
+        """Those of `_begun` that have ended: asked before a fence, which then tells of failures."""
+        return [save for save in self._begun if save.ended()]
+
+    def _settle(
+        self,
+        fenced: list[tuple[_native.SaveHandle, Prepared]],
+        ended: list[_native.SaveHandle],
+    ) -> None:
         for _, prepared in fenced:
             prepared.tripwire.seal()
         with self._lock:
-            # Under the lock: a save of another thread marks itself busy after it has begun.
-            counts = self._engine.statistics()
-            finished = counts["saves_durable"] + counts["saves_failed"]
-            self._busy = finished < counts["saves_started"]
+            self._begun = [save for save in self._begun if save not in ended]
             # On a device copies may still run, behind which only the fenced streams wait.
             self._pending = [
                 entry
@@ -269,7 +277,7 @@ class AsyncWriter:
             if self._engine.closed:  # Else a signal came first, and saves go on.
                 capture.uninstall(self)
                 with self._lock:
-                    self._pending, self._busy = [], False
+                    self._pending, self._begun = [], []
 
     def __enter__(self) -> AsyncWriter:
         return self
@@ -311,8 +319,7 @@ def _byte_count(name: str, value: Any) -> int:
 def _is_captured(native: _native.SaveHandle, prepared: Prepared) -> bool:
     """Whether all has been read. Where it has, the tensors may change from here on: the thread that
     publishes may come to look at them only later."""
-    progress = native.progress()
-    if not (prepared.read if progress is None else progress["captured"]):
+    if not native.progress()["captured"]:
         return False
     _give_up_if_modified(native, prepared)
     prepared.tripwire.seal()
@@ -323,4 +330,4 @@ def _give_up_if_modified(native: _native.SaveHandle, prepared: Prepared) -> None
     try:
         prepared.tripwire.check()
     except DsckptError:
-        native.cancel()
+        give_up(native)

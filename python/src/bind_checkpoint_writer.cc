@@ -179,13 +179,14 @@ Handle SaveCheckpoint(PyWriter& self, int64_t step,
       .replace = replace,
       .in_place = in_place,
       .file = MakeSaveOptions(std::move(on_captured), metadata, "pt", false)};
+  std::weak_ptr<const void> under_way = MarkUnderWay(options.file);
   std::vector<ShardSource> sources;
   for (const auto& [shard, walker] : shards) sources.push_back({shard, walker});
   const Borrowed writer = self.get();
   auto saved = WithoutGil([&] { return writer->Save(step, sources, options); });
   for (const auto& [shard, walker] : shards) walker->Release();
   for (const auto& [shard, walker] : shards) walker->Rethrow();
-  return {Unwrap(std::move(saved))};
+  return {Unwrap(std::move(saved)), std::move(under_way)};
 }
 
 struct PyOutputDirectory {

@@ -61,13 +61,14 @@ void InitEngine(PyEngine* self, uint64_t pool_bytes, uint64_t window_bytes, int 
 
 Handle Save(PyEngine& self, const FsPath& path, Walker& walker, nb::object on_captured,
             const nb::object& metadata, std::string metadata_format, bool safetensors) {
-  const SaveOptions options =
+  SaveOptions options =
       MakeSaveOptions(std::move(on_captured), metadata, std::move(metadata_format), safetensors);
+  std::weak_ptr<const void> under_way = MarkUnderWay(options);
   const Borrowed engine = self.get();
   auto saved = WithoutGil([&] { return engine->Save(path.bytes, walker, options); });
   walker.Release();
   walker.Rethrow();
-  return {Unwrap(std::move(saved))};
+  return {Unwrap(std::move(saved)), std::move(under_way)};
 }
 
 nb::dict ToDict(const Statistics& s) {
@@ -97,10 +98,7 @@ nb::dict ToDict(const Statistics& s) {
   return out;
 }
 
-nb::object ToDict(const Handle& handle) {
-  const auto* save = std::get_if<SaveHandle>(&handle.save);
-  if (save == nullptr) return nb::none();
-  const Progress progress = save->progress();
+nb::dict ToDict(const Progress& progress) {
   nb::dict out;
   out["total_bytes"] = progress.total_bytes;
   out["captured_bytes"] = progress.captured_bytes;
@@ -163,15 +161,29 @@ SaveOptions MakeSaveOptions(nb::object on_captured, const nb::object& metadata,
   return options;
 }
 
+std::weak_ptr<const void> MarkUnderWay(SaveOptions& options) {
+  auto mark = std::make_shared<const char>();
+  std::weak_ptr<const void> under_way = mark;
+  options.before_publish = [mark = std::move(mark), call = std::move(options.before_publish)] {
+    return call ? call() : Status();
+  };
+  return under_way;
+}
+
 void BindEngine(nb::module_& module) {
   nb::class_<Handle>(module, "SaveHandle")
       .def("wait_captured", [](const Handle& self) { Wait(self, false); })
       .def("wait_durable", [](const Handle& self) { Wait(self, true); })
       .def("cancel",
+           [](const Handle& self) { std::visit([](const auto& s) { s.Cancel(); }, self.save); })
+      .def("progress",
            [](const Handle& self) {
-             if (const auto* save = std::get_if<SaveHandle>(&self.save)) save->Cancel();
+             return ToDict(std::visit([](const auto& s) { return s.progress(); }, self.save));
            })
-      .def("progress", [](const Handle& self) { return ToDict(self); });
+      .def("ended", [](const Handle& self) { return self.under_way.expired(); })
+      .def_prop_ro("of_group", [](const Handle& self) {
+        return std::holds_alternative<CheckpointHandle>(self.save);
+      });
   nb::class_<PyEngine>(module, "Engine")
       .def("__init__", &InitEngine, nb::kw_only(), "pool_bytes"_a = kGiB, "window_bytes"_a = 0,
            "workers"_a = 0, "max_in_flight"_a = 2, "when_busy"_a = "wait", "io"_a = "auto",

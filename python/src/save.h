@@ -19,6 +19,8 @@ namespace dsckpt::python {
 /// One save under way, of an engine or of a group's writer.
 struct Handle {
   std::variant<SaveHandle, CheckpointHandle> save;
+  /// Of MarkUnderWay().
+  std::weak_ptr<const void> under_way = {};
 };
 
 /// A reference for one call. Raises DsckptError once the object is closed.
@@ -43,6 +45,11 @@ std::function<void(const Event&)> EventCallback(nb::object on_event);
 
 SaveOptions MakeSaveOptions(nb::object on_captured, const nb::object& metadata,
                             std::string metadata_format, bool safetensors);
+
+/// Returns what expires once all saves that were begun with `options` have ended in whatever way,
+/// and their failures are there for the engine's next fence: the engine keeps `before_publish`
+/// until then.
+std::weak_ptr<const void> MarkUnderWay(SaveOptions& options);
 
 }  // namespace dsckpt::python
 

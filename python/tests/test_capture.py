@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from test_checkpoint import on_ranks
 from test_writer import MIB, content, tensors
 
 import dsckpt
-from dsckpt import capture
+from dsckpt import _native, capture
 from dsckpt.prepared import Prepared
 
 LARGE = 512 * 1024  # elements; more bytes than are copied inside save() whatever their class
@@ -125,6 +126,29 @@ def test_an_early_change_is_raised_by_the_fence_too(
         optimizer.step()
     writer.wait()
     assert not (tmp_path / "a").exists()
+
+
+def test_an_early_change_fails_a_checkpoint_on_all_ranks(
+    gate: threading.Event, tmp_path: Path
+) -> None:
+    def work(rank: int, coordinator: _native.Coordinator) -> None:
+        tensor = torch.ones(LARGE)
+        with (
+            dsckpt.AsyncWriter(1 * MIB) as writer,
+            dsckpt.Run(tmp_path / "run", writer, coordinator=coordinator) as run,
+        ):
+            handle = run.save(1, {f"t{rank}": tensor}, capture="until_fence")
+            if rank == 0:
+                tensor.add_(1)
+                with pytest.raises(dsckpt.ModifiedTooEarly):  # Before the file is at its end.
+                    handle.captured()
+                gate.set()
+            with pytest.raises(dsckpt.DsckptError, match="was modified before its save") as caught:
+                handle.durable()
+            assert isinstance(caught.value, dsckpt.ModifiedTooEarly) == (rank == 0)
+            assert run.checkpoints == []
+
+    on_ranks(2, work)
 
 
 def test_buffers_are_captured_at_save(writer: dsckpt.AsyncWriter, tmp_path: Path) -> None:

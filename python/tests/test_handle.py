@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_checkpoint import on_ranks
 
 import dsckpt
+from dsckpt import _native
 from dsckpt.prepared import Prepared
 
 STATE = {"w": b"abc" * 1000, "n": 3}
@@ -136,13 +138,85 @@ def test_a_skipped_save_counts_as_cancelled(gate: threading.Event, tmp_path: Pat
         gate.set()
 
 
-def test_a_group_cannot_cancel(
+def test_a_checkpoint_is_cancelled_on_all_ranks(gate: threading.Event, tmp_path: Path) -> None:
+    def work(rank: int, coordinator: _native.Coordinator) -> None:
+        with (
+            dsckpt.AsyncWriter(1 << 20) as writer,
+            dsckpt.Run(tmp_path / "run", writer, coordinator=coordinator) as run,
+        ):
+            handle = run.save(1, STATE)
+            if rank == 1:
+                assert handle.cancel() is True
+                gate.set()
+            for wait in (handle.result, handle.exception, handle.durable):
+                with pytest.raises(dsckpt.SaveCancelled):
+                    wait()
+            assert (handle.done(), handle.cancelled(), handle.cancel()) == (True, True, False)
+            assert run.checkpoints == []
+
+    on_ranks(2, work)
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_a_cancelled_checkpoint_is_no_failure_for_its_run(
+    watched: bool, writer: dsckpt.AsyncWriter, gate: threading.Event, tmp_path: Path
+) -> None:
+    with dsckpt.Run(tmp_path / "run", writer) as run:
+        handle = run.save(1, STATE)
+        if watched:
+            handle.add_done_callback(lambda _: None)
+        assert handle.cancel() is True
+        gate.set()
+        run.wait()
+        assert handle.cancelled() is True
+        run.save(1, STATE).durable()
+
+
+def test_a_run_tells_of_a_checkpoint_that_another_rank_cancelled(
+    gate: threading.Event, tmp_path: Path
+) -> None:
+    def work(rank: int, coordinator: _native.Coordinator) -> None:
+        with (
+            dsckpt.AsyncWriter(1 << 20) as writer,
+            dsckpt.Run(tmp_path / "run", writer, coordinator=coordinator) as run,
+        ):
+            handle = run.save(1, STATE)
+            if rank == 0:
+                handle.cancel()
+                gate.set()
+                run.wait()
+            else:
+                with pytest.raises(dsckpt.SaveCancelled):
+                    run.wait()
+
+    on_ranks(2, work)
+
+
+def test_a_cancelled_save_that_has_failed_is_still_a_failure(
+    writer: dsckpt.AsyncWriter, tmp_path: Path
+) -> None:
+    handle = writer.save(STATE, tmp_path / "no" / "a")
+    writer.save(STATE, tmp_path / "a").durable()  # Saves end in their order.
+    handle.cancel()
+    with pytest.raises(dsckpt.DsckptError, match="does not exist"):
+        writer.wait()
+    writer.wait()
+
+
+def test_a_checkpoint_reports_progress(
     writer: dsckpt.AsyncWriter, gate: threading.Event, tmp_path: Path
 ) -> None:
     handle = begin_checkpoint(writer, tmp_path)
-    assert handle.cancel() is False
+    handle.captured()
+    progress = handle.progress()
+    assert (progress["captured"], progress["durable"]) == (True, False)
+    assert repr(handle).startswith("SaveHandle(captured, ")
     gate.set()
-    assert handle.exception() is None
+    handle.durable()
+    progress = handle.progress()
+    assert progress["durable"] is True
+    assert progress["flushed_bytes"] == progress["total_bytes"] > 3000
+    assert repr(handle).startswith("SaveHandle(durable, ")
 
 
 @pytest.mark.parametrize("folder", [".", "no"])
@@ -317,16 +391,18 @@ print(handle.done(), handle.exception())
 
 
 EXIT = """
-import sys, threading, dsckpt
+import os, sys, threading, dsckpt
 from dsckpt.prepared import Prepared
 main, check = threading.main_thread(), Prepared.before_publish
 # Not published before the program is at its end.
 Prepared.before_publish = lambda self: (main.join(60), check(self))
 writer = dsckpt.AsyncWriter(1 << 20)
 handle = writer.save({"a": b"x"}, sys.argv[1])
-handle.add_done_callback(lambda found: print("called", found.done(), flush=True))
-handle.add_done_callback(lambda found: print(type(found.exception()).__name__, flush=True))
-print("end", flush=True)
+def say(*words):  # A whole line at once: two threads do.
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+handle.add_done_callback(lambda found: say("called", found.done()))
+handle.add_done_callback(lambda found: say(type(found.exception()).__name__))
+say("end")
 """
 
 

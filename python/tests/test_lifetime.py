@@ -71,6 +71,22 @@ def test_an_exception_of_the_program_keeps_its_own_status(tmp_path: Path, folder
     assert ("does not exist" in done.stderr) == (folder == "no")
 
 
+def test_a_dropped_writer_is_closed_at_exit_where_no_thread_can_start(tmp_path: Path) -> None:
+    program = """
+import _thread
+def refuse(*_):
+    raise RuntimeError("can't start new thread")
+_thread.start_new_thread = refuse
+del writer
+from dsckpt import lifetime
+lifetime.wait_for_dropped()
+print("end")
+"""
+    done = run(SAVE + program, str(tmp_path / "a"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+    assert tensors(tmp_path / "a")["w"] == content(torch.full((1 << 22,), 3.0))
+
+
 CHILD = """
 import multiprocessing
 def child(path, ending):

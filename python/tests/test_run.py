@@ -105,6 +105,35 @@ def test_a_dropped_run_frees_its_directory(tmp_path: Path) -> None:
         assert caught.value.code == "FailedPrecondition"
 
 
+def test_a_run_is_closed_again_after_a_signal(tmp_path: Path) -> None:
+    code = """
+import os, signal, sys, threading, dsckpt
+from dsckpt.prepared import Prepared
+signal.signal(signal.SIGINT, signal.default_int_handler)  # Shells may ignore it.
+gate, check = threading.Event(), Prepared.before_publish
+Prepared.before_publish = lambda self: (gate.wait(60), check(self))
+run = dsckpt.Run(sys.argv[1])
+run.save(1, {"n": 1})
+timer = threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT))
+try:
+    timer.start()
+    run.close()
+    print("not interrupted")
+except KeyboardInterrupt:
+    pass
+timer.join()
+gate.set()
+run.close()
+with dsckpt.Run(sys.argv[1]) as other:
+    other.save(2, {"n": 2}).durable()
+print([entry.step for entry in other.checkpoints])
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "run")], capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[1, 2]\n", "")
+
+
 def test_roll_back(tmp_path: Path) -> None:
     def state(value: int) -> dict[str, Any]:
         return {"w": torch.full((2,), float(value))}

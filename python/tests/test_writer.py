@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 
 import dsckpt
 from dsckpt import _native
+from dsckpt.prepared import Prepared
 
 MIB = 1 << 20
 
@@ -191,6 +193,47 @@ def test_skip_when_busy(tmp_path: Path) -> None:
             second.durable()
         assert caught.value.code == "Cancelled"
         first.durable()
+
+
+def wait_until_fences_are_free(writer: dsckpt.AsyncWriter) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        before = writer.statistics()["fence_blocked_ns"]
+        writer.fence()
+        if writer.statistics()["fence_blocked_ns"] == before:
+            return
+        time.sleep(0.01)
+    raise AssertionError("a fence still asks the engine")
+
+
+@pytest.mark.parametrize("of", ["file", "run"])
+def test_a_fence_is_free_again_after_a_save_was_cancelled(
+    of: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, check = threading.Event(), Prepared.before_publish
+    monkeypatch.setattr(Prepared, "before_publish", lambda self: (gate.wait(60), check(self)))
+    with dsckpt.AsyncWriter(1 * MIB) as writer, dsckpt.Run(tmp_path / "run", writer) as run:
+        state = {"w": torch.ones(9)}
+        handle = run.save(1, state) if of == "run" else writer.save(state, tmp_path / "a")
+        assert handle.cancel() is True
+        gate.set()
+        with pytest.raises(dsckpt.SaveCancelled):
+            handle.durable()
+        wait_until_fences_are_free(writer)
+        writer.save(state, tmp_path / "no" / "a")  # What fails later is still told.
+        with pytest.raises(dsckpt.DsckptError, match="does not exist"):
+            wait_until_fences_are_free(writer)
+        wait_until_fences_are_free(writer)
+
+
+def test_a_fence_is_free_again_after_saves_were_replaced(tmp_path: Path) -> None:
+    with dsckpt.AsyncWriter(1 * MIB, max_in_flight=2, when_busy="replace") as writer:
+        state = {"w": torch.ones(8 * MIB)}
+        for number in range(4):
+            writer.save(state, tmp_path / str(number), capture="until_fence")
+        writer.wait()
+        assert writer.statistics()["saves_started"] == 4  # Fewer are durable.
+        wait_until_fences_are_free(writer)
 
 
 def test_threads_save_side_by_side(tmp_path: Path) -> None:
