@@ -3,6 +3,8 @@
 #include <set>
 #include <utility>
 
+#include "dsckpt/run_layout.h"
+#include "io/directory.h"
 #include "merge/paths.h"
 
 namespace dsckpt::merge {
@@ -12,11 +14,11 @@ namespace {
 std::vector<std::string> IgnoredEntries(const Checkpoint& checkpoint) {
   std::vector<std::string> ignored_entries;
   if (!checkpoint.has_manifest()) return ignored_entries;
-  std::set<std::string, std::less<>> known{kManifestName};
+  std::set<std::string, std::less<>> known{std::string(kManifestName)};
   for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
     known.insert(std::string(checkpoint.shard(i).name));
   }
-  const auto names = EntriesOf(checkpoint.path());
+  const auto names = io::ListDirectory(checkpoint.path());
   if (!names.ok()) return ignored_entries;
   for (const std::string& name : *names) {
     if (known.count(name) == 0) ignored_entries.push_back(name);

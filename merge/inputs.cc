@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include "dsckpt/run_layout.h"
+#include "io/directory.h"
 #include "merge/model_index.h"
 #include "merge/paths.h"
 
@@ -70,7 +72,7 @@ Result<Inputs> Open(const Operand& operand) {
 void ListFiles(Inputs& inputs) {
   const bool directory = inputs.checkpoint.has_manifest();
   const std::string prefix = directory ? inputs.checkpoint.path() + "/" : "";
-  if (directory) inputs.files.push_back(prefix + kManifestName);
+  if (directory) inputs.files.push_back(prefix + std::string(kManifestName));
   for (uint32_t i = 0; i < inputs.checkpoint.shard_count(); ++i) {
     inputs.files.push_back(prefix + std::string(inputs.checkpoint.shard(i).name));
   }
@@ -83,7 +85,7 @@ Result<Operand> ToOperand(const std::string& path) {
     return Operand{IsModelIndex(path) ? OperandKind::kIndex : OperandKind::kFile, path};
   }
   if (IsCheckpointDirectory(path)) return Operand{OperandKind::kCheckpoint, path};
-  DSCKPT_ASSIGN_OR_RETURN(const auto names, EntriesOf(path));
+  DSCKPT_ASSIGN_OR_RETURN(const auto names, io::ListDirectory(path));
   DSCKPT_ASSIGN_OR_RETURN(const std::string model, FindModel(path, names));
   if (!model.empty()) {
     return Operand{IsModelIndex(model) ? OperandKind::kIndex : OperandKind::kFile, model};

@@ -125,7 +125,7 @@ Status WriteCheckpoint(MergeInput& input, const std::string& output) {
   const auto providers = ProvidersOf(input);
   DSCKPT_ASSIGN_OR_RETURN(const auto engine, Engine::Create(MergeEngine()));
   DSCKPT_ASSIGN_OR_RETURN(const std::string path, AbsolutePath(output));
-  const std::string name = LastName(path);
+  const std::string name(io::BaseName(path));
   CheckpointWriterOptions options;
   options.run_directory = io::ParentOf(path);
   options.standalone = true;
@@ -207,7 +207,7 @@ Result<std::string> ForeignEntry(const std::string& output, bool safetensors) {
     known.insert(std::string(old->shard(i).name));
   }
   const std::string_view mark = safetensors ? kModelIndexName : kManifestName;
-  DSCKPT_ASSIGN_OR_RETURN(const auto names, EntriesOf(output));
+  DSCKPT_ASSIGN_OR_RETURN(const auto names, io::ListDirectory(output));
   for (const std::string& name : names) {
     const bool ours =
         name == mark || (safetensors ? name.starts_with("model-") && name.ends_with(".safetensors")
@@ -223,7 +223,7 @@ Status Refuse(StatusCode code, const std::string& output, const std::string& why
 
 /// A directory that stands where the output is to go, and is to give way.
 Status CheckReplaced(const std::string& output, bool safetensors) {
-  const std::string mark = safetensors ? kModelIndexName : kManifestName;
+  const std::string mark(safetensors ? kModelIndexName : kManifestName);
   if (!FileExists(output + "/" + mark)) {
     return Refuse(
         StatusCode::kAlreadyExists, output,
@@ -239,7 +239,7 @@ Status CheckReplaced(const std::string& output, bool safetensors) {
 
 /// The file `latest` of a run says where training goes on: no checkpoint can bear its name.
 Status CheckNoLatest(const std::string& path) {
-  if (LastName(path) != "latest") return Status();
+  if (io::BaseName(path) != kLatestName) return Status();
   const auto run = RunDirectory::Open(io::ParentOf(path));
   if (!run.ok() || (run->checkpoints().empty() && !run->latest_name())) return Status();
   return Refuse(StatusCode::kInvalidArgument, path,

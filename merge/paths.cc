@@ -10,14 +10,9 @@
 #include <string_view>
 #include <system_error>
 
-#include "io/directory.h"
+#include "dsckpt/run_layout.h"
 
 namespace dsckpt::merge {
-
-bool IsDirectory(const std::string& path) {
-  struct stat info {};
-  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-}
 
 bool FileExists(const std::string& path) {
   struct stat info {};
@@ -25,11 +20,7 @@ bool FileExists(const std::string& path) {
 }
 
 bool IsCheckpointDirectory(const std::string& path) {
-  return IsDirectory(path) && FileExists(path + "/" + kManifestName);
-}
-
-Result<std::vector<std::string>> EntriesOf(const std::string& directory) {
-  return io::ListDirectory(directory);
+  return IsDirectory(path) && FileExists(path + "/" + std::string(kManifestName));
 }
 
 Result<std::string> AbsolutePath(const std::string& path) {
@@ -55,8 +46,6 @@ Result<std::string> AbsolutePath(const std::string& path) {
   for (const std::string_view name : names) normal.append("/").append(name);
   return normal.empty() ? "/" : normal;
 }
-
-std::string LastName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 std::string CanonicalPath(const std::string& path) {
   const std::unique_ptr<char, decltype(&free)> found(realpath(path.c_str(), nullptr), &free);

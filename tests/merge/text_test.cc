@@ -54,8 +54,8 @@ TEST_CASE("paths from the root on") {
   };
   for (const auto& [path, whole] : kPaths) CHECK(AbsolutePath(path).value() == whole);
   CHECK(AbsolutePath("x/../y").value().ends_with("/y"));
-  CHECK(LastName("/a/b") == "b");
-  CHECK(LastName("/") == "");
+  CHECK(io::BaseName("/a/b") == "b");
+  CHECK(io::BaseName("/") == "");
   CHECK(CanonicalPath("/no/such/path") == "");
 }
 
