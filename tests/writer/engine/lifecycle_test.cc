@@ -580,6 +580,9 @@ TEST_CASE("owners live until capture and no longer") {
   CHECK(FirstElement(dir / "s") == 5);
 }
 
+// AddressSanitizer's allocator, unlike libc's, may stay locked in a child that is forked while other
+// threads allocate: the child would wait for ever.
+#if !defined(__SANITIZE_ADDRESS__)
 TEST_CASE("a forked child leaves the parent's engine and save alone") {
   TempDir dir;
   Gate gate;
@@ -596,6 +599,7 @@ TEST_CASE("a forked child leaves the parent's engine and save alone") {
   CHECK(save.WaitDurable().ok());
   CHECK(Names(dir.path()) == std::vector<std::string>{"s"});
 }
+#endif
 
 TEST_CASE("options that cannot be meant are refused") {
   const EngineOptions rows[] = {
