@@ -1,5 +1,6 @@
 #include "format/names.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -48,6 +49,13 @@ Status CheckItemName(std::string_view name) {
   }
   if (!IsValidUtf8(name)) return bad("is not valid UTF-8: rename the item");
   return {};
+}
+
+bool IsVendorName(std::string_view name) {
+  const bool control = std::any_of(name.begin(), name.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+  });
+  return !name.empty() && name.size() <= kMaxVendorNameBytes && IsValidUtf8(name) && !control;
 }
 
 void AppendSegment(std::string& out, const Key& key) {

@@ -20,6 +20,10 @@ using dsckpt::Printable;
 /// long.
 Status CheckItemName(std::string_view name);
 
+/// May vendor data bear this name? 1 to 255 bytes of UTF-8 without control characters.
+inline constexpr size_t kMaxVendorNameBytes = 255;
+bool IsVendorName(std::string_view name);
+
 /// Appends one path segment for `key` (spec/format.md, "Names"): '~' -> "~0", '/' -> "~1", "~s" in
 /// front of a string that reads like an int; ints in decimal. For list positions pass
 /// Key(position).

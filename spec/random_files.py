@@ -224,10 +224,21 @@ class Shard:
                    "attributes": self.attributes(), "pieces": pieces, "metadata": self.metadata(aliases, tensors),
                    "rank_own": self.rank_own(of_kind["object"]), "rank": rng.randrange(9), "align_empty": self.maybe(0.8)}
         content["minor"] = rng.choice([0, 0, 1, 9])
+        if content["minor"]:
+            self.annotate(content)
         content["compatible"] = rng.getrandbits(64) if self.maybe(0.2) else 0
         if content["minor"]:
             content["later_fields"] = rng.choice([[("Q", 5)], [None, ("strings", [b"later"])], [("table", [("B", 1)]), ("vector", "QQ", [])]])
         return content
+
+    def annotate(self, content):
+        """What 1.1 added."""
+        rng = self.rng
+        if self.maybe(0.1):
+            content["other_sums"] = rng.choice([2, 200, 255]), rng.choice([0, 1, 32, 64])
+        content["content"] = self.maybe(0.7) and "other_sums" not in content
+        names = rng.sample(["com.example.a", "b", "\u6f22", "z" * 255], rng.randrange(4)) if self.maybe(0.3) else []
+        content["vendor"] = {name: rng.randbytes(rng.randrange(9)) for name in names}
 
     def attributes(self):
         if self.maybe(0.5):

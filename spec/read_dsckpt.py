@@ -73,7 +73,8 @@ class Table:
         self.fields = struct.unpack_from(f"<{self.get(vtable, 'H') // 2}H", data, vtable)[2:]
 
     def get(self, at, code):
-        return struct.unpack_from("<" + code, self.data, at)[0]
+        found = struct.unpack_from("<" + code, self.data, at)
+        return found if len(found) > 1 else found[0]
 
     def where(self, field):
         offset = self.fields[field] if field < len(self.fields) else 0
@@ -97,13 +98,23 @@ class Table:
         rows = list(struct.iter_unpack("<" + code, self.data[at + 4 : at + 4 + size]))
         return [row[0] for row in rows] if len(code) == 1 else rows
 
+    def text(self, at):
+        check(self.data[at + 4 + self.get(at, "I")] == 0, "X2", "a string without its NUL")
+        return self.data[at + 4 : at + 4 + self.get(at, "I")]
+
+    def string(self, field):
+        return self.text(self.where(field) + self.get(self.where(field), "I"))
+
+    def each(self, field):
+        """Where the elements of a vector of strings or tables are."""
+        at = self.where(field)
+        return [at + self.get(at, "I") + 4 + 4 * i + offset for i, offset in enumerate(self.vector(field, "I"))]
+
     def strings(self, field):
-        out, at = [], self.where(field)
-        for i, offset in enumerate(self.vector(field, "I")):
-            text = at + self.get(at, "I") + 4 + 4 * i + offset
-            check(self.data[text + 4 + self.get(text, "I")] == 0, "X2", "a string without its NUL")
-            out.append(self.data[text + 4 : text + 4 + self.get(text, "I")].decode())
-        return out
+        return [self.text(at).decode() for at in self.each(field)]
+
+    def tables(self, field, of):
+        return [of(Table(self.data, at)) for at in self.each(field)]
 
     def names(self):
         out = cut_up(self.vector(1, "I"), self.vector(0, "s"), "N1")
@@ -165,6 +176,8 @@ class Shard:
         self.check_layout()
         if strict:
             self.check_header()
+            computed = self.content_digest() if xxhash and self.content and self.hash_id == 1 else None
+            check(computed is None or computed == self.content[1] << 64 | self.content[0], "content", "digest of the content")
 
     def read_footer(self):
         """Sections 5 and 13."""
@@ -189,9 +202,8 @@ class Shard:
 
     def read_index(self, root):
         """Section 6; fields by their position in index.fbs."""
-        check(root.where(0) is None or root.data[root.where(0)] == 1, "X3", "hash id")
         tensors, aliases, objects = root.table(3), root.table(4), root.table(5)
-        sums, stored = root.vector(6, "QQ"), root.vector(7, "QII")
+        sums, stored = self.chunk_sums(root), root.vector(7, "QII")
         self.tensors = self.items(tensors, tensors.table(4), sums, stored, 0, 0)
         first = [sum(len(t[key]) for t in self.tensors) for key in ("sums", "stored")]
         self.objects = self.items(objects, objects.table(2), sums, stored, *first)
@@ -227,11 +239,62 @@ class Shard:
                 self.tensors[ordinal]["pieces"] += [piece] if piece else []
             logical = list(zip(pieces.table(0).names(), cut_up(pieces.vector(1, "I"), pieces.vector(2, "q"), "L2")))
             self.pieces = [(logical[row[1]], (row[0], *row[2:])) for row in columns]
-        self.tree, self.attributes = self.read_tree(root.table(9)), self.read_tree(root.table(10))
+        self.attributes = self.read_tree(root.table(10))
+        self.tree = self.read_tree(root.table(9))
         self.rank_own = [] if root.table(11) is None else root.table(11).names()
         self.rank = root.get(root.where(12), "I") if root.where(12) else 0
         above = lambda name: {name[:i] for i, character in enumerate(name) if character == "/"}
         check(not any(above(name) & set(self.rank_own) for name in self.rank_own), "L10", "a name below another")
+        self.content = root.get(root.where(13), "2Q") if root.where(13) else None
+        self.read_statistics(root.table(16))
+        names, data = root.tables(17, lambda entry: entry.string(0)), root.tables(17, lambda entry: entry.vector(1, "s"))
+        check(len(names) <= 32 and all(a < b for a, b in zip([b"", *names], names)), "X9", "vendor data")
+        for name in names:
+            check(0 < len(name) < 256 and not any(byte < 32 or byte == 127 for byte in name) and name.decode(), "X9", "a vendor's name")
+        self.vendor = {name.decode(): bytes(text or b"") for name, text in zip(names, data)}
+
+    def chunk_sums(self, root):
+        """Sums of a hash other than XXH3-128 are counted, and not used."""
+        byte = lambda field, default: root.get(root.where(field), "B") if root.where(field) else default
+        self.hash_id, size = byte(0, 1), byte(14, 0)
+        check(self.hash_id != 0, "X3", "hash id")
+        sums, other = root.vector(6, "QQ"), root.vector(15, "s")
+        if size == 0:
+            check(not other, "X7", "sums without a size")
+            return sums
+        check(self.hash_id != 1 and size <= 64, "X7", "bytes of a sum")
+        check(not sums and len(other) % size == 0, "X7", "sums")
+        return [None] * (len(other) // size)
+
+    def read_statistics(self, table):
+        """Section 6.7."""
+        columns = [] if table is None else [table.vector(i, code) for i, code in enumerate("IQQQdddd")]
+        check(len({len(column) for column in columns}) <= 1, "X8", "columns of statistics")
+        before = -1
+        for tensor, nan, inf, zero, *floats in zip(*columns):
+            check(before < tensor < len(self.tensors), "X8", "tensor of statistics")
+            before = tensor
+            check(nan + inf + zero <= math.prod(self.tensors[tensor]["shape"]), "X8", "counts")
+            shown = [None if math.isnan(value) else value for value in floats]
+            self.tensors[tensor]["statistics"] = dict(zip(("nan", "inf", "zero", "min", "max", "sum", "sum_squares"), (nan, inf, zero, *shown)))
+
+    def content_digest(self):
+        """Section 8.1."""
+        text = lambda data: struct.pack("<I", len(data)) + data
+        digest = lambda item: bytes.fromhex(self.digest(item))[::-1]
+        tensors, objects, own = self.tensors, self.objects, self.rank_own
+        parts = [struct.pack("<I", len(tensors)), *(text(t["name"].encode()) + digest(t) for t in tensors),
+                 struct.pack("<I", len(self.aliases))]
+        parts += [text(name.encode()) + struct.pack("<I", target) for name, target in self.aliases.items()]
+        parts += [struct.pack("<I", len(objects))]
+        parts += [text(o["name"].encode()) + text(o["media_type"].encode()) + digest(o) for o in objects]
+        parts += [struct.pack("<I", len(self.pieces))]
+        for (name, shape), (tensor, offset, form, bounds, _) in self.pieces:
+            parts += [struct.pack("<IQ", tensor, offset), text(name.encode()), struct.pack(f"<I{len(shape)}q", len(shape), *shape),
+                      struct.pack(f"<BI{len(bounds)}Q", form, len(bounds), *bounds)]
+        parts += [struct.pack("<I", len(self.nodes)), *self.nodes]
+        parts += [struct.pack("<I", len(own)), *(text(name.encode()) for name in own)]
+        return xxhash.xxh3_128_intdigest(b"".join(parts))
 
     def logical_pieces(self):
         """Section 22.3: ((name, dtype descriptor, shape), columns), those included that no piece says."""
@@ -319,6 +382,7 @@ class Shard:
 
     def read_tree(self, table):
         """Section 10, as JSON: what JSON lacks is an object with one key that begins with '$'."""
+        self.nodes = []  # As section 8.1 has them.
         if table is None:
             return None
         heap, tags = table.vector(1, "s") or b"", [None] + table.strings(2)
@@ -346,6 +410,12 @@ class Shard:
         for kind, key_kind, tag, children, key, payload in table.vector(0, "BBHIQQ"):
             check(stack[-1][0] > 0, "R3", "nodes after the tree")
             stack[-1][0] -= 1
+            at = lambda word: struct.pack("<I", word >> 32) + heap[word & 0xFFFFFFFF :][: word >> 32]
+            word = lambda value: struct.pack("<Q", value)
+            self.nodes.append(struct.pack("<BBI", kind, key_kind, children) + at(0) if not tag else
+                              struct.pack("<BBII", kind, key_kind, children, len(tags[tag].encode())) + tags[tag].encode())
+            self.nodes[-1] += (b"" if key_kind == 0 else at(key) if key_kind == 1 else word(key))
+            self.nodes[-1] += at(payload) if kind in (3, 5, 6, 7) else word(payload)
             key = [lambda: None, lambda: cut(key).decode(), lambda: signed(key)][key_kind]()
             if 8 <= kind <= 10:
                 stack.append([children, kind, key, tags[tag], []])
@@ -363,7 +433,7 @@ class Shard:
     def read(self, item):
         """Section 7: an item's raw bytes, checksums checked."""
         at, out = item["offset"], []
-        for i, (low, high) in enumerate(item["sums"]):
+        for i, chunk_sum in enumerate(item["sums"]):
             length = min(CHUNK, item["bytes"] - i * CHUNK)
             size = item["stored"][i][1] if item["encoding"] else length
             chunk, at = self.data[at : at + size], at + size
@@ -375,12 +445,15 @@ class Shard:
                 if item["encoding"] == 2:
                     planes = [chunk[j * length // item["width"] :][: length // item["width"]] for j in range(item["width"])]
                     chunk = bytes(byte for element in zip(*planes) for byte in element)
-            check_sum("xxh3_128", chunk, high << 64 | low, "chunk sum", item["name"])
+            if self.hash_id == 1:
+                check_sum("xxh3_128", chunk, chunk_sum[1] << 64 | chunk_sum[0], "chunk sum", item["name"])
             out.append(chunk)
         return b"".join(out)
 
     def digest(self, item):
-        """Section 8."""
+        """Section 8; None where it cannot be told."""
+        if self.hash_id != 1:
+            return None
         code, shape = item.get("code", 0), item.get("shape", [item["bytes"]])
         text = struct.pack(f"<HHI{len(shape)}q", 1, code, len(shape), *shape)
         return xxhash and xxhash.xxh3_128_hexdigest(text + b"".join(struct.pack("<QQ", *sums) for sums in item["sums"]))
@@ -402,7 +475,8 @@ def describe(shard):
                           "encoding": ENCODINGS.get(item["encoding"], f"unknown({item['encoding']})"), "digest": shard.digest(item)}
     row = lambda t: {"name": t["name"], "dtype": t["dtype"], "shape": t["shape"]} | place(t) | {"alias_of": None}
     pieces = lambda t: [{key: value for key, value in piece.items() if key != "elements"} for piece in t["pieces"]]
-    tensors = [row(t) | ({"pieces": pieces(t)} if t["pieces"] else {}) for t in shard.tensors]
+    more = lambda t: ({"pieces": pieces(t)} if t["pieces"] else {}) | ({"statistics": t["statistics"]} if "statistics" in t else {})
+    tensors = [row(t) | more(t) for t in shard.tensors]
     tensors += [row(shard.tensors[i]) | {"name": name, "alias_of": shard.tensors[i]["name"]} for name, i in shard.aliases.items()]
     # Keys of attributes are strings: a plain object holds any.
     attributes = shard.attributes or {}
@@ -414,7 +488,13 @@ def describe(shard):
     return {"schema": "dsckpt.inspect/1", "format_version": shard.version, "file_bytes": len(shard.data),
             "tensors": sorted(tensors, key=lambda t: t["name"].encode()),
             "objects": [{"name": o["name"], "media_type": o["media_type"]} | place(o) for o in shard.objects],
-            "attributes": attributes} | ({"rank_own": shard.rank_own, "rank": shard.rank} if shard.rank_own else {}) | {"tree": tree}
+            "attributes": attributes} | annotations(shard) | {"tree": tree}
+
+
+def annotations(shard):
+    own = {"rank_own": shard.rank_own, "rank": shard.rank} if shard.rank_own else {}
+    content = {"content": f"{shard.content[1]:016x}{shard.content[0]:016x}"} if shard.content else {}
+    return own | content | ({"vendor": {name: data.hex() for name, data in shard.vendor.items()}} if shard.vendor else {})
 
 
 def read_any(path, strict=False):

@@ -10,7 +10,7 @@ import pathlib
 import re
 import struct
 
-SCALARS = {"ubyte": 1, "byte": 1, "bool": 1, "ushort": 2, "short": 2, "uint": 4, "int": 4, "ulong": 8, "long": 8}
+SCALARS = {"ubyte": 1, "byte": 1, "bool": 1, "ushort": 2, "short": 2, "uint": 4, "int": 4, "ulong": 8, "long": 8, "double": 8}
 
 
 class NotStrict(Exception):
@@ -78,6 +78,10 @@ class Verifier:
     def field(self, of, at, end, where):
         if of in SCALARS:
             self.check(at % SCALARS[of] == 0 and at + SCALARS[of] <= end, where, f"at {at}")
+            return
+        if of in self.schema.structs:
+            size, align = self.schema.structs[of]
+            self.check(at % align == 0 and at + size <= end, where, f"at {at}")
             return
         self.check(at + 4 <= end, where, f"at {at}")
         target = at + self.get(at, "I", where)

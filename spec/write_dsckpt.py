@@ -101,13 +101,54 @@ def tree_table(tree, later):
                       ("strings", tree["tags"]) if tree["tags"] else None, *later])
 
 
+def statistics_table(rows, later):
+    """Section 6.7: (tensor, nan, inf, zero, min, max, sum, sum_squares), in order."""
+    return ("table", [("vector", code, [row[i] for row in rows]) for i, code in enumerate("IQQQdddd")] + later)
+
+
+def content_of(content):
+    """Section 8.1, low half first."""
+    text = lambda encoded: struct.pack("<I", len(encoded)) + encoded
+    digest = lambda code, shape, item: xxhash.xxh3_128_intdigest(
+        struct.pack(f"<HHI{len(shape)}q", 1, code, len(shape), *shape) + b"".join(struct.pack("<QQ", *pair) for pair in item["sums"]))
+    halves = lambda value: struct.pack("<QQ", value & (1 << 64) - 1, value >> 64)
+    out = [struct.pack("<I", len(content["tensors"]))]
+    out += [text(t["name"].encode()) + halves(digest(t["code"], t["shape"], t)) for t in content["tensors"]]
+    out += [struct.pack("<I", len(content["aliases"]))]
+    out += [text(name.encode()) + struct.pack("<I", target) for name, target in content["aliases"].items()]
+    out += [struct.pack("<I", len(content["objects"]))]
+    out += [text(o["name"].encode()) + text(content["media_types"][o["media_type"]]) + halves(digest(0, [len(o["raw"])], o))
+            for o in content["objects"]]
+    logical, pieces = content["pieces"] or ([], [])
+    out += [struct.pack("<I", len(pieces))]
+    for tensor, i, offset, form, bounds, _ in pieces:
+        name, shape = logical[i]
+        out += [struct.pack("<IQ", tensor, offset), text(name.encode()), struct.pack(f"<I{len(shape)}qB", len(shape), *shape, form),
+                struct.pack(f"<I{len(bounds)}Q", len(bounds), *bounds)]
+    tree = content["tree"] or {"nodes": [], "heap": b"", "tags": []}
+    cut = lambda word: tree["heap"][word & 0xFFFFFFFF :][: word >> 32]
+    out += [struct.pack("<I", len(tree["nodes"]))]
+    for kind, key_kind, tag, children, key, payload in tree["nodes"]:
+        out += [struct.pack("<BBI", kind, key_kind, children), text(tree["tags"][tag - 1] if tag else b"")]
+        out += [text(cut(key)) if key_kind == 1 else struct.pack("<Q", key) if key_kind == 2 else b""]
+        out += [text(cut(payload)) if kind in (3, 5, 6, 7) else struct.pack("<Q", payload)]
+    out += [struct.pack("<I", len(content["rank_own"])), *(text(name.encode()) for name in content["rank_own"])]
+    value = xxhash.xxh3_128_intdigest(b"".join(out))
+    return value & (1 << 64) - 1, value >> 64
+
+
 def index(content, rng):
     tensors, objects, later = content["tensors"], content["objects"], content.get("later_fields", [])
     every = tensors + objects
     first = sum(len(t["sums"]) for t in tensors), sum(len(t["stored"]) for t in tensors if t["encoding"])
     stored = [(xxhash.xxh3_64_intdigest(chunk), len(chunk), 0) for item in every if item["encoding"] for chunk in item["stored"]]
+    other = content.get("other_sums")  # (hash id, bytes of a sum): of a hash that nobody knows.
+    chunks = [pair for item in every for pair in item["sums"]]
+    instead = content.get("instead", {})  # Of sums, for files that break a rule.
+    other_bytes = instead.get("sums", rng.randbytes(len(chunks) * other[1]) if other and other[1] else b"")
+    vendor = content.get("vendor") or {}
     root = [
-        ("B", 1) if rng.random() < 0.3 else None,
+        ("B", other[0]) if other else ("B", 1) if rng.random() < 0.3 else None,
         ("vector", "HHII", content["dtypes"]),
         ("strings", content["media_types"]),
         ("table", [names((t["name"] for t in tensors), later), ("vector", "B", [t["dtype"] for t in tensors]),
@@ -115,12 +156,17 @@ def index(content, rng):
                    payload(tensors, 0, 0, later), *later]),
         ("table", [names(content["aliases"], later), ("vector", "I", list(content["aliases"].values())), *later]),
         ("table", [names((o["name"] for o in objects), later), ("vector", "B", [o["media_type"] for o in objects]), payload(objects, *first, later), *later]),
-        ("vector", "QQ", [pair for item in every for pair in item["sums"]]),
+        ("vector", "QQ", instead.get("chunk_sums", [] if other and other[1] else chunks)),
         ("vector", "QII", stored),
         pieces_table(*content["pieces"], later) if content["pieces"] else None,
         tree_table(content["tree"], later), tree_table(content["attributes"], later),
         names(content["rank_own"], later) if content["rank_own"] else None,
         ("I", content["rank"]) if content["rank_own"] else None,
+        ("QQ", content_of(content)) if content.get("content") else None,
+        ("B", other[1]) if other else None,
+        ("bytes", other_bytes) if other_bytes else None,
+        statistics_table(content["statistics"], later) if content.get("statistics") else None,
+        ("tables", [[("string", name.encode()), ("bytes", vendor[name]), *later] for name in sorted(vendor)]) if vendor else None,
         *later,
     ]
     return Writer(rng, b"DSCK", content.get("align_empty", True)).finish(root)
@@ -150,10 +196,10 @@ def manifest(said, rng):
     column = lambda i, code: ("vector", code, [row[i] for row in said["shards"]])
     dtypes = sorted({dtype for _, dtype, _ in said["logical"]})
     root = [None, ("q", said["step"]), ("I", said["ranks"]),
-            ("table", [("strings", [row[0].encode() for row in said["shards"]]), column(1, "I"), column(2, "Q"), column(3, "Q"), column(4, "Q"), *later]),
+            ("table", [("strings", [row[0].encode() for row in said["shards"]]), column(1, "I"), column(2, "Q"), column(3, "Q"), column(4, "Q"), None, *later]),
             ("vector", "HHII", dtypes), ("vector", "B", [dtypes.index(dtype) for _, dtype, _ in said["logical"]]),
             pieces_table([(name, shape) for name, _, shape in said["logical"]], [piece for _, piece in said["placed"]], later),
-            ("vector", "I", [shard for shard, _ in said["placed"]]), ("Q", said["serial"]), ("Q", said["parent"]), *later]
+            ("vector", "I", [shard for shard, _ in said["placed"]]), ("Q", said["serial"]), ("Q", said["parent"]), None, None, *later]
     root[0] = ("string", said["attempt"].encode())
     buffer = Writer(rng, b"DSCM").finish(root)
     end = struct.pack("<QQHHIQQQ", len(buffer) + 64, len(buffer), 1, said["minor"], 64, 0, said["compatible"], 0)

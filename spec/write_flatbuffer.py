@@ -14,10 +14,10 @@ def width(code):
 class Writer:
     """`table` takes the fields in the order of the schema; an absent one is None. A field is
 
-    - ("B", 7): a scalar, with its code as in the module struct;
+    - ("B", 7): a scalar, with its code as in the module struct; ("QQ", (1, 2)): a struct;
     - ("table", [field, ...]);
     - ("vector", "QII", rows): structs, or scalars where the code has one letter;
-    - ("bytes", b"..."), ("strings", [b"...", ...]).
+    - ("bytes", b"..."), ("strings", [b"...", ...]), ("tables", [[field, ...], ...]).
     """
 
     def __init__(self, rng, identifier, align_empty=True):
@@ -39,10 +39,11 @@ class Writer:
     def table(self, fields):
         present = [i for i, field in enumerate(fields) if field is not None]
         self.rng.shuffle(present)
-        sizes = {i: struct.calcsize("<" + fields[i][0]) if len(fields[i][0]) == 1 else 4 for i in present}
+        inline = {i for i in present if fields[i][0].isupper() or len(fields[i][0]) == 1}
+        sizes = {i: struct.calcsize("<" + fields[i][0]) if i in inline else 4 for i in present}
         begin_at_8, offsets, end = 4 * self.rng.randrange(2), [0] * len(fields), 4
         for i in present:
-            end += -(begin_at_8 + end) % sizes[i]
+            end += -(begin_at_8 + end) % (width(fields[i][0]) if i in inline else 4)
             offsets[i], end = end, end + sizes[i]
         while offsets and offsets[-1] == 0 and self.rng.random() < 0.8:
             offsets.pop()
@@ -58,10 +59,11 @@ class Writer:
             at = self.vtable(vtable)
         struct.pack_into("<i", self.data, begin, begin - at)
         for i in present:
-            if len(fields[i][0]) == 1:
-                struct.pack_into("<" + fields[i][0], self.data, begin + offsets[i], fields[i][1])
+            if i in inline:
+                values = fields[i][1] if len(fields[i][0]) > 1 else fields[i][1:]
+                struct.pack_into("<" + fields[i][0], self.data, begin + offsets[i], *values)
         for i in sorted(present, key=lambda _: self.rng.random()):
-            if len(fields[i][0]) > 1:
+            if i not in inline:
                 place = begin + offsets[i]
                 struct.pack_into("<I", self.data, place, getattr(self, fields[i][0])(*fields[i][1:]) - place)
         return begin
@@ -94,8 +96,14 @@ class Writer:
         return at
 
     def strings(self, texts):
-        at = self.vector("I", [0] * len(texts))
-        for i, text in enumerate(texts):
+        return self.each(self.string, texts)
+
+    def tables(self, tables):
+        return self.each(self.table, tables)
+
+    def each(self, write, contents):
+        at = self.vector("I", [0] * len(contents))
+        for i, content in enumerate(contents):
             place = at + 4 + 4 * i
-            struct.pack_into("<I", self.data, place, self.string(text) - place)
+            struct.pack_into("<I", self.data, place, write(content) - place)
         return at

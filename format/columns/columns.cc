@@ -23,6 +23,19 @@ std::span<const T> ObjectPart(std::span<const T> column, std::span<const uint32_
   return column.subspan(begin, object_ends[0] - begin);
 }
 
+StatisticsView ViewOf(const StatisticsColumns& statistics) {
+  return {statistics.tensor, statistics.nan, statistics.inf, statistics.zero,
+          statistics.min,    statistics.max, statistics.sum, statistics.sum_squares};
+}
+
+AnnotationView ViewOf(const AnnotationColumns& annotations) {
+  AnnotationView view{annotations.content, ViewOf(annotations.statistics), {}};
+  for (const VendorEntry& entry : annotations.vendor) {
+    view.vendor.push_back({entry.name, entry.data});
+  }
+  return view;
+}
+
 }  // namespace
 
 std::optional<uint32_t> NameView::Find(std::string_view name) const {
@@ -42,11 +55,14 @@ std::optional<uint32_t> NameView::Find(std::string_view name) const {
 }
 
 std::span<const Hash128> TensorSums(const IndexView& index, uint32_t tensor) {
-  return Part(index.chunk_sums, index.tensors.chunk_end, tensor);
+  if (index.chunk_sums.hash_id != kHashXxh3) return {};
+  return Part(index.chunk_sums.xxh3, index.tensors.chunk_end, tensor);
 }
 
 std::span<const Hash128> ObjectSums(const IndexView& index, uint32_t object) {
-  return ObjectPart(index.chunk_sums, index.tensors.chunk_end, index.objects.chunk_end, object);
+  if (index.chunk_sums.hash_id != kHashXxh3) return {};
+  return ObjectPart(index.chunk_sums.xxh3, index.tensors.chunk_end, index.objects.chunk_end,
+                    object);
 }
 
 std::span<const StoredChunk> TensorStoredChunks(const IndexView& index, uint32_t tensor) {
@@ -72,13 +88,14 @@ IndexView ViewOf(const IndexColumns& columns) {
   view.objects = ViewOf(columns.objects);
   view.alias_target = columns.alias_target;
   view.object_media_type = columns.object_media_type;
-  view.chunk_sums = columns.chunk_sums;
+  view.chunk_sums = {kHashXxh3, columns.chunk_sums.size(), columns.chunk_sums};
   view.stored_chunks = columns.stored_chunks;
   view.pieces = ViewOf(columns.pieces);
   view.tree = ViewOf(columns.tree);
   view.attributes = ViewOf(columns.attributes);
   view.rank_own = ViewOf(columns.rank_own);
   view.rank = columns.rank;
+  view.annotations = ViewOf(columns.annotations);
   return view;
 }
 

@@ -62,6 +62,26 @@ struct DTypeRecord {
   friend bool operator==(const DTypeRecord&, const DTypeRecord&) = default;
 };
 
+/// Entry i of each column belongs to one tensor; what the numbers say: spec/format.md,
+/// "Statistics".
+struct StatisticsColumns {
+  std::vector<uint32_t> tensor;  // Ordinals, ascending. Empty: no statistics.
+  std::vector<uint64_t> nan, inf, zero;
+  std::vector<double> min, max, sum, sum_squares;
+};
+
+struct VendorEntry {
+  std::string name;
+  std::string data;
+};
+
+/// What a reader may pass over without misreading an item.
+struct AnnotationColumns {
+  std::optional<Hash128> content;
+  StatisticsColumns statistics;
+  std::vector<VendorEntry> vendor;  // By name.
+};
+
 struct IndexColumns {
   std::vector<DTypeRecord> dtypes;
   std::vector<std::string> media_types;
@@ -78,6 +98,7 @@ struct IndexColumns {
   TreeColumns tree, attributes;
   NameColumns rank_own;
   uint32_t rank = 0;  // Whose that is.
+  AnnotationColumns annotations;
 };
 
 struct PayloadView {
@@ -97,6 +118,34 @@ struct TreeView {
   std::vector<std::string_view> tags;
 };
 
+/// The id of XXH3-128, the one hash of chunks that this library computes (spec/format.md, section
+/// 20.4).
+inline constexpr uint8_t kHashXxh3 = 1;
+
+/// Sums of all chunks: tensors in order, then objects.
+struct ChunkSumsView {
+  uint8_t hash_id = kHashXxh3;
+  uint64_t count = 0;
+  std::span<const Hash128> xxh3;  // Empty where the hash is another.
+};
+
+struct StatisticsView {
+  std::span<const uint32_t> tensor;
+  std::span<const uint64_t> nan, inf, zero;
+  std::span<const double> min, max, sum, sum_squares;
+};
+
+struct VendorView {
+  std::string_view name;
+  std::string_view data;
+};
+
+struct AnnotationView {
+  std::optional<Hash128> content;
+  StatisticsView statistics;
+  std::vector<VendorView> vendor;
+};
+
 /// Everything a reader asks an index. Borrows; the owner of the bytes or columns must outlive it.
 struct IndexView {
   std::span<const DTypeRecord> dtypes;
@@ -108,12 +157,13 @@ struct IndexView {
   PayloadView tensors, objects;
   std::span<const uint32_t> alias_target;
   std::span<const uint8_t> object_media_type;
-  std::span<const Hash128> chunk_sums;
+  ChunkSumsView chunk_sums;
   std::span<const StoredChunk> stored_chunks;
   PieceView pieces;
   TreeView tree, attributes;
   NameView rank_own;
   uint32_t rank = 0;
+  AnnotationView annotations;
 
   std::span<const int64_t> shape(uint32_t tensor) const {
     const uint32_t begin = tensor == 0 ? 0 : dim_end[tensor - 1];
@@ -129,7 +179,7 @@ std::span<const T> Part(std::span<const T> column, std::span<const uint32_t> end
 }
 
 /// Sums of tensor i: they start at 0 with tensor 0. Object sums follow the last tensor's;
-/// objects.chunk_end counts on.
+/// objects.chunk_end counts on. Nothing where the hash is not XXH3-128.
 std::span<const Hash128> TensorSums(const IndexView& index, uint32_t tensor);
 std::span<const Hash128> ObjectSums(const IndexView& index, uint32_t object);
 std::span<const StoredChunk> TensorStoredChunks(const IndexView& index, uint32_t tensor);

@@ -16,7 +16,7 @@
 namespace dsckpt::format {
 
 inline constexpr uint16_t kVersionMajor = 1;
-inline constexpr uint16_t kVersionMinor = 0;
+inline constexpr uint16_t kVersionMinor = 1;
 /// Must-understand feature bits that this release understands: none are defined in v1.0.
 inline constexpr uint64_t kUnderstoodFeatures = 0;
 /// Last eight bytes of every shard. Not text, and damaged by newline conversion (as PNG's

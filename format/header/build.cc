@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kLengthBytes = 8;
 constexpr size_t kNumberWidth = 20;  // digits of 2^64-1
-constexpr std::string_view kVersionText = "1.0     ";
+constexpr std::string_view kVersionText = "1.1     ";
 constexpr std::string_view kSizeKey = "\",\"dsckpt.bytes\":\"";
 constexpr size_t kSizeOffset =
     kLengthBytes + kHeaderMark.size() + kVersionText.size() + kSizeKey.size();

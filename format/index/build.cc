@@ -23,6 +23,22 @@ uint64_t Bound(const TreeColumns& tree) {
   return Bound(tree.nodes) + Bound(tree.heap) + Bound(tree.tags);
 }
 
+uint64_t Bound(const StatisticsColumns& statistics) {
+  return Bound(statistics.tensor) + Bound(statistics.nan) + Bound(statistics.inf) +
+         Bound(statistics.zero) + Bound(statistics.min) + Bound(statistics.max) +
+         Bound(statistics.sum) + Bound(statistics.sum_squares);
+}
+
+uint64_t Bound(const AnnotationColumns& annotations) {
+  // A table of two fields, its share of the vector, and the vtable, which the entries share.
+  constexpr uint64_t kVendorTable = 24;
+  uint64_t bytes = sizeof(Hash128) + Bound(annotations.statistics) + kVectorOverhead;
+  for (const VendorEntry& entry : annotations.vendor) {
+    bytes += kVendorTable + Bound(entry.name) + 1 + Bound(entry.data);
+  }
+  return bytes;
+}
+
 auto Payload(Builder& builder, const PayloadColumns& payload) {
   const auto offset = Scalars(builder, payload.offset);
   const auto raw_bytes = Scalars(builder, payload.raw_bytes);
@@ -75,6 +91,30 @@ Offset<fbs::Names> RankOwn(Builder& builder, const NameColumns& names) {
   return Names(builder, names);
 }
 
+Offset<fbs::Statistics> Statistics(Builder& builder, const StatisticsColumns& columns) {
+  if (columns.tensor.empty()) return 0;
+  const auto tensor = Scalars(builder, columns.tensor);
+  const auto nan = Scalars(builder, columns.nan);
+  const auto inf = Scalars(builder, columns.inf);
+  const auto zero = Scalars(builder, columns.zero);
+  const auto min = Scalars(builder, columns.min);
+  const auto max = Scalars(builder, columns.max);
+  const auto sum = Scalars(builder, columns.sum);
+  const auto sum_squares = Scalars(builder, columns.sum_squares);
+  return fbs::CreateStatistics(builder, tensor, nan, inf, zero, min, max, sum, sum_squares);
+}
+
+Offset<flatbuffers::Vector<Offset<fbs::Vendor>>> Vendor(Builder& builder,
+                                                        const std::vector<VendorEntry>& vendor) {
+  if (vendor.empty()) return 0;
+  std::vector<Offset<fbs::Vendor>> entries;
+  for (const VendorEntry& entry : vendor) {
+    const auto name = builder.CreateString(entry.name);
+    entries.push_back(fbs::CreateVendor(builder, name, Bytes(builder, entry.data)));
+  }
+  return builder.CreateVector(entries);
+}
+
 void Build(Builder& builder, const IndexColumns& columns) {
   const auto dtypes = Structs<fbs::DType>(builder, columns.dtypes);
   const auto media_types = Strings(builder, columns.media_types);
@@ -87,6 +127,8 @@ void Build(Builder& builder, const IndexColumns& columns) {
   const auto tree = Tree(builder, columns.tree);
   const auto attributes = Tree(builder, columns.attributes);
   const auto rank_own = RankOwn(builder, columns.rank_own);
+  const auto statistics = Statistics(builder, columns.annotations.statistics);
+  const auto vendor = Vendor(builder, columns.annotations.vendor);
   fbs::IndexBuilder index(builder);
   index.add_dtypes(dtypes);
   index.add_media_types(media_types);
@@ -100,6 +142,12 @@ void Build(Builder& builder, const IndexColumns& columns) {
   if (!attributes.IsNull()) index.add_attributes(attributes);
   if (!rank_own.IsNull()) index.add_rank_own(rank_own);
   index.add_rank(columns.rank);
+  if (const auto& content = columns.annotations.content) {
+    const fbs::Hash128 digest(content->low, content->high);
+    index.add_content(&digest);
+  }
+  if (!statistics.IsNull()) index.add_statistics(statistics);
+  if (!vendor.IsNull()) index.add_vendor(vendor);
   builder.Finish(index.Finish(), fbs::IndexIdentifier());
 }
 
@@ -112,7 +160,8 @@ uint64_t IndexBytesBound(const IndexColumns& columns) {
          Bound(columns.tensors) + Bound(columns.objects) + Bound(columns.alias_target) +
          Bound(columns.object_media_type) + Bound(columns.chunk_sums) +
          Bound(columns.stored_chunks) + Bound(columns.pieces) + Bound(columns.tree) +
-         Bound(columns.attributes) + Bound(columns.rank_own) + sizeof(columns.rank);
+         Bound(columns.attributes) + Bound(columns.rank_own) + sizeof(columns.rank) +
+         Bound(columns.annotations);
 }
 
 Result<std::vector<std::byte>> EncodeIndex(const IndexColumns& columns) {

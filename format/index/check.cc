@@ -93,7 +93,7 @@ class ChunkCheck {
       const uint64_t chunks = ChunkCount(payload.raw_bytes[i]);
       const bool raw = payload.encoding[i] == static_cast<uint8_t>(Encoding::kRaw);
       sums_ += chunks;
-      if (payload.chunk_end[i] != sums_ || sums_ > index_.chunk_sums.size()) {
+      if (payload.chunk_end[i] != sums_ || sums_ > index_.chunk_sums.count) {
         return IndexError(ItemTitle(kind, names, i), "chunk_end", sums_, payload.chunk_end[i]);
       }
       const uint64_t first = stored_;
@@ -112,8 +112,8 @@ class ChunkCheck {
   }
 
   Status CheckEnd() const {
-    if (sums_ != index_.chunk_sums.size()) {
-      return IndexError("chunk_sums", "entries", sums_, index_.chunk_sums.size());
+    if (sums_ != index_.chunk_sums.count) {
+      return IndexError("chunk_sums", "entries", sums_, index_.chunk_sums.count);
     }
     if (stored_ != index_.stored_chunks.size()) {
       return IndexError("stored_chunks", "entries", stored_, index_.stored_chunks.size());
@@ -199,7 +199,8 @@ Status CheckItems(const IndexView& index) {
   DSCKPT_RETURN_IF_ERROR(CheckOrdinals("object", objects, "media_type", index.object_media_type,
                                        index.media_types.size()));
   DSCKPT_RETURN_IF_ERROR(CheckRankOwn(index.rank_own));
-  return CheckIndexPieces(index);
+  DSCKPT_RETURN_IF_ERROR(CheckIndexPieces(index));
+  return CheckAnnotations(index);
 }
 
 }  // namespace dsckpt::format

@@ -24,6 +24,8 @@ Status IndexError(std::string_view where, std::string_view field, uint64_t expec
 
 /// Lengths of the columns, names, dtypes, shapes, sums and ordinals.
 Status CheckItems(const IndexView& index);
+/// Statistics and vendor data. REQUIRES: the tensors of `index` were checked.
+Status CheckAnnotations(const IndexView& index);
 /// Offsets. REQUIRES: CheckItems passed.
 Status CheckLayout(const IndexView& index, const Geometry& geometry);
 /// A pre-order tree, and that it names only items that exist.

@@ -103,6 +103,12 @@ struct SaveOptions {
   /// refused, and so is the name of a tied tensor unless the value is the name of what it is tied
   /// to.
   std::vector<std::pair<std::string, std::string>> metadata = {};
+  /// Bytes that mean something to those who know the name, such as a signature or the state of a
+  /// tool: at most kMaxVendors entries of 4 GiB - 1 each, in the index, which every reader reads. A
+  /// name is a domain of its owner, reversed ("com.example.audit"): 1 to 255 bytes of UTF-8 without
+  /// control characters, no name twice. They are no part of the content digest, and merge leaves
+  /// them out. See File::Vendor().
+  std::vector<std::pair<std::string, std::string>> vendor = {};
   /// Called once on an engine thread when all source memory has been read and the file is written,
   /// before it is published: the last chance to find that memory changed too early. An error fails
   /// the save, and nothing is published. Must not call the engine. Not called for a save that

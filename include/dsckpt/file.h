@@ -247,6 +247,17 @@ class File {
   /// read and hashed. The outcome is the digest that the tensor would have in a shard.
   Result<Hash128> ComputeDigest(const TensorInfo& tensor) const;
 
+  /// Returns the digest of all that the shard holds, from the index: items with their names,
+  /// aliases, pieces and the state tree, without attributes, metadata and vendor data. It is equal
+  /// for equal state that is split in the same way, whatever the encodings and the places are
+  /// (spec/format.md, "Digest of the content"). It is nothing for plain safetensors and for shards
+  /// of format 1.0, which record none.
+  std::optional<Hash128> ContentDigest() const;
+
+  /// Returns the vendor data of the file (SaveOptions::vendor): names and bytes, in name order. The
+  /// texts are valid as long as the File lives.
+  std::vector<std::pair<std::string_view, std::string_view>> Vendor() const;
+
   /// Returns the names of the subtrees and items that were declared to be the rank's own
   /// (RankOwn()), in name order. The texts are valid as long as the File lives.
   std::vector<std::string_view> RankOwnNames() const;

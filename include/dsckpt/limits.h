@@ -49,6 +49,8 @@ inline constexpr uint64_t kMaxItems = (uint64_t{1} << 32) - 2;
 /// The greatest number of different dtypes, and of different media types, in one shard. Their
 /// ordinals are 8 bits wide.
 inline constexpr uint64_t kMaxDistinctTypes = 256;
+/// The greatest number of entries of vendor data in one shard; see SaveOptions::vendor.
+inline constexpr uint64_t kMaxVendors = 32;
 /// The greatest size of an index, in bytes. FlatBuffers addresses 31 bits; the margin keeps the
 /// arithmetic of every verifier in range.
 inline constexpr uint64_t kMaxIndexBytes = (uint64_t{1} << 31) - 64 * kKiB;

@@ -138,14 +138,22 @@ bool File::IsRankOwn(std::string_view name) const {
 }
 
 std::optional<Hash128> File::Digest(const TensorInfo& tensor) const {
-  if (impl_->format == FileFormat::kSafetensors) return std::nullopt;
+  if (!impl_->HasDigests()) return std::nullopt;
   return format::TensorDigest(static_cast<uint16_t>(tensor.dtype.code), tensor.shape,
                               format::TensorSums(impl_->index, tensor.ordinal));
 }
 
 std::optional<Hash128> File::Digest(const ObjectInfo& object) const {
-  if (impl_->format == FileFormat::kSafetensors) return std::nullopt;
+  if (!impl_->HasDigests()) return std::nullopt;
   return format::ObjectDigest(object.raw_bytes, format::ObjectSums(impl_->index, object.ordinal));
+}
+
+std::optional<Hash128> File::ContentDigest() const { return impl_->index.annotations.content; }
+
+std::vector<std::pair<std::string_view, std::string_view>> File::Vendor() const {
+  std::vector<std::pair<std::string_view, std::string_view>> entries;
+  for (const auto& [name, data] : impl_->index.annotations.vendor) entries.emplace_back(name, data);
+  return entries;
 }
 
 // The nodes' owner is the whole open file: aliasing pointers keep it alive.

@@ -42,6 +42,10 @@ struct DSCKPT_HIDDEN File::Impl {
   Result<uint32_t> TensorOrdinal(std::string_view name, uint32_t hint = 0) const;
   Result<uint32_t> ObjectOrdinal(std::string_view name) const;
   TensorInfo Info(uint32_t tensor) const;
+  /// Does the file say what its items' digests are?
+  bool HasDigests() const {
+    return format == FileFormat::kDsckpt && index.chunk_sums.hash_id == format::kHashXxh3;
+  }
   /// The tensor's stored form; kUnsupported when its dtype or encoding is unknown to this release.
   Result<reader::StoredItem> ReadableTensor(uint32_t tensor) const;
 };

@@ -12,6 +12,7 @@
 #include "dsckpt/limits.h"
 #include "format/checksum.h"
 #include "format/footer/footer.h"
+#include "format/index/content.h"
 #include "format/index/index.h"
 #include "reader/file/file_impl.h"
 #include "reader/file/verify_parts.h"
@@ -93,12 +94,22 @@ Result<std::optional<format::IndexView>> VerifyIndex(Verification& run, io::Alig
   return std::optional<format::IndexView>();
 }
 
+/// A digest that cannot be computed, as the hash of the chunks is not known, is none to compare.
+void VerifyContent(Verification& run, const format::IndexView& index) {
+  const auto& recorded = index.annotations.content;
+  const auto computed = recorded ? format::ContentDigest(index) : std::nullopt;
+  if (!computed || *computed == *recorded) return;
+  run.problems.Add("content", "checksum", run.footer.index_offset, format::ToHex(*recorded),
+                   format::ToHex(*computed));
+}
+
 Status VerifyShard(Verification& run) {
   run.progress.Add(kFooterBytes);  // Its own checksum held when it was decoded.
   io::AlignedBuffer memory;
   DSCKPT_ASSIGN_OR_RETURN(const auto index, VerifyIndex(run, memory));
   DSCKPT_RETURN_IF_ERROR(reader::VerifyHeader(run, index ? &*index : nullptr));
   if (!index) return Status();
+  VerifyContent(run, *index);
   reader::VerifyTree(run, *index);
   return reader::VerifyItems(run, *index);
 }

@@ -121,7 +121,7 @@ class HeaderComparison {
       const std::string_view key = member.first;
       if (key == "dsckpt" || key == "dsckpt.bytes") continue;
       const bool reserved = format::IsReservedMember(key) && key != "format";
-      if (reserved && footer_.version_minor == 0) continue;
+      if (reserved && footer_.version_minor <= format::kVersionMinor) continue;
       if (!reserved && index_.alias_names.Find(key)) continue;
       producer.push_back(member);
     }

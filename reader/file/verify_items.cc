@@ -82,6 +82,8 @@ class ItemPass {
     AddGap(index_end, run_.footer.file_bytes - kFooterBytes);
   }
 
+  bool SumsKnown() const { return index_.chunk_sums.hash_id == format::kHashXxh3; }
+
   void AddGap(uint64_t begin, uint64_t end) {
     while (begin < end) {
       const uint64_t bytes = std::min(end - begin, kChunkBytes);
@@ -95,6 +97,12 @@ class ItemPass {
   void AddItem(const StoredItem& stored, uint32_t item) {
     uint64_t offset = stored.offset;
     const auto count = static_cast<uint32_t>(stored.chunk_count());
+    if (!SumsKnown()) {
+      run_.problems.Add(stored.name, "unsupported", offset, "hash id 1, XXH3-128",
+                        "hash id " + std::to_string(index_.chunk_sums.hash_id));
+      // Stored chunks have sums of their own.
+      if (!stored.encoded()) return run_.progress.Add(stored.stored_bytes);
+    }
     for (uint32_t chunk = 0; chunk < count; ++chunk) {
       const uint64_t length = stored.stored_length(chunk);
       ChunkPlan& plan = length > kMaxSpanBytes ? oversized_ : plan_;
@@ -146,6 +154,7 @@ class ItemPass {
   }
 
   void CheckSum(const StoredItem& item, uint32_t chunk, std::span<const std::byte> raw) {
+    if (!SumsKnown()) return;
     const Hash128 hash = format::HashChunk(raw);
     if (hash == item.sums[chunk]) return;
     run_.problems.Add(item.name, "checksum", ChunkOffset(item, chunk),

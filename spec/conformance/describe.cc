@@ -16,6 +16,12 @@ Json HexOf(const std::optional<Hash128>& hash) {
   return format::ToHex(*hash);
 }
 
+std::string HexOfBytes(std::string_view bytes) {
+  std::string hex;
+  for (const char byte : bytes) AppendHex(hex, static_cast<uint8_t>(byte));
+  return hex;
+}
+
 std::string EncodingText(Encoding encoding) {
   const std::string name = EncodingName(encoding);
   return name != "unknown" ? name : "unknown(" + std::to_string(static_cast<int>(encoding)) + ")";
@@ -218,6 +224,10 @@ Json Describe(const File& file) {
                {"attributes", AttributesJson(file.attributes())}};
   for (const std::string_view name : file.RankOwnNames()) json["rank_own"].push_back(name);
   if (!file.RankOwnNames().empty()) json["rank"] = file.OwnerRank();
+  if (const auto content = file.ContentDigest()) json["content"] = HexOf(*content);
+  for (const auto& [name, data] : file.Vendor()) {
+    json["vendor"][std::string(name)] = HexOfBytes(data);
+  }
   json["tree"] = tree ? NodeJson(*tree) : FlatTree(file);
   return json;
 }

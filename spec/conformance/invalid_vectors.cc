@@ -38,7 +38,7 @@ NodeRecord& NodeOf(format::TreeColumns& tree, NodeKind kind) {
 }
 
 // The default, 1, is not stored: the root table's vtable has 0 for the field. Points it at the
-// first byte of the table's first stored field instead, which holds something else.
+// highest byte of the table's way to its vtable, which is 0.
 void SetHashId(Parts& parts) {
   std::string& index = parts.index;
   uint32_t root = 0;
@@ -46,8 +46,8 @@ void SetHashId(Parts& parts) {
   std::memcpy(&root, index.data(), sizeof root);
   std::memcpy(&to_vtable, index.data() + root, sizeof to_vtable);
   const auto vtable = static_cast<size_t>(static_cast<int64_t>(root) - to_vtable);
-  constexpr uint16_t kFirstField = 4;
-  std::memcpy(index.data() + vtable + 4, &kFirstField, sizeof kFirstField);
+  constexpr uint16_t kZeroByte = 3;
+  std::memcpy(index.data() + vtable + 4, &kZeroByte, sizeof kZeroByte);
 }
 
 /// Collects the vectors; `mixed` is the valid file that they break.

@@ -1,4 +1,5 @@
-"""Vectors of what a later minor version may write: fields at the end of every table, bits that may be ignored, unknown forms.
+"""Vectors that the library does not write: what a later minor version may (fields at the end of every table, bits that may be
+ignored, unknown forms), and sums of hashes that no registry has.
 
 `later_vectors.py` writes them and their JSON to valid/. They are made of the text alone (write_dsckpt.py), so that they show
 no version of any library; the same bytes come out each time.
@@ -52,14 +53,41 @@ def later_checkpoint(rng, folder):
     (folder / "dsckpt.manifest").write_bytes(write_dsckpt.manifest(said, rng))
 
 
+def other_hash(rng, sum_bytes):
+    """Readable, not verifiable. The frames of encoded items have sums of their own."""
+    return write_dsckpt.shard(content(None, other_sums=(200, sum_bytes), minor=1, compatible=0), rng)
+
+
+# Rule X7: (hash id, bytes of a sum), and what the columns of sums hold instead of one entry a chunk.
+WRONG_SUMS = {
+    "x7-size-too-large": ((200, 65), {}),
+    "x7-known-hash": ((1, 16), {}),
+    "x7-size-missing": ((200, 0), {"sums": bytes(32)}),
+    "x7-both": ((200, 32), {"chunk_sums": [(1, 2)]}),
+    "x7-cut": ((200, 32), {"sums": bytes(63)}),
+    "p3-other-sums-left-over": ((200, 32), {"sums": bytes(96)}),
+}
+
+
+def write_invalid(invalid):
+    for name, (other, instead) in WRONG_SUMS.items():
+        data = write_dsckpt.shard(content(None, other_sums=other, instead=instead, minor=1, compatible=0), random.Random(name))
+        (invalid / f"{name}.dsckpt").write_bytes(data)
+        (invalid / f"{name}.json").write_text(json.dumps({"rule": name[:2].upper(), "code": "Corrupt"}, indent=1) + "\n")
+
+
 def write(valid):
     rng = random.Random("later")
+    for name, sum_bytes in (("other-hash", 0), ("other-hash-32-bytes", 32)):
+        (valid / f"{name}.dsckpt").write_bytes(other_hash(rng, sum_bytes))
     (valid / "later-fields.dsckpt").write_bytes(later_shard(rng))
     later_checkpoint(rng, valid / "later-sharded")
-    for path in (valid / "later-fields.dsckpt", valid / "later-sharded"):
+    for name in ("later-fields.dsckpt", "later-sharded", "other-hash.dsckpt", "other-hash-32-bytes.dsckpt"):
+        path = valid / name
         text = json.dumps(read_dsckpt.read_any(path, strict=True), indent=1)
         path.with_suffix(".json").write_text(text + "\n")
 
 
 if __name__ == "__main__":
     write(here / "valid")
+    write_invalid(here / "invalid")

@@ -72,6 +72,18 @@ format::ManifestColumns Own(const format::ManifestView& view) {
           .piece_shard = Own(view.piece_shard)};
 }
 
+format::AnnotationColumns Own(const format::AnnotationView& view) {
+  const format::StatisticsView& of = view.statistics;
+  format::AnnotationColumns columns;
+  columns.content = view.content;
+  columns.statistics = {Own(of.tensor), Own(of.nan), Own(of.inf), Own(of.zero),
+                        Own(of.min),    Own(of.max), Own(of.sum), Own(of.sum_squares)};
+  for (const auto& [name, data] : view.vendor) {
+    columns.vendor.push_back({std::string(name), std::string(data)});
+  }
+  return columns;
+}
+
 format::IndexColumns Own(const format::IndexView& view) {
   return {.dtypes = Own(view.dtypes),
           .media_types = {view.media_types.begin(), view.media_types.end()},
@@ -85,13 +97,14 @@ format::IndexColumns Own(const format::IndexView& view) {
           .objects = Own(view.objects),
           .alias_target = Own(view.alias_target),
           .object_media_type = Own(view.object_media_type),
-          .chunk_sums = Own(view.chunk_sums),
+          .chunk_sums = Own(view.chunk_sums.xxh3),
           .stored_chunks = Own(view.stored_chunks),
           .pieces = Own(view.pieces),
           .tree = Own(view.tree),
           .attributes = Own(view.attributes),
           .rank_own = Own(view.rank_own),
-          .rank = view.rank};
+          .rank = view.rank,
+          .annotations = Own(view.annotations)};
 }
 
 // A copy at an address that the index's vectors need.
@@ -279,6 +292,14 @@ std::string WithFooterBytes(const std::string& bytes, const BytesChange& change)
   const uint64_t hash = format::Hash64(BytesOf(footer).first(kFooterHashAt));
   std::memcpy(footer.data() + kFooterHashAt, &hash, sizeof hash);
   return bytes.substr(0, bytes.size() - kFooterBytes) + footer;
+}
+
+std::string AsFirstVersion(const std::string& bytes) {
+  const std::string bare = WithColumns(bytes, [](format::IndexColumns& c) { c.annotations = {}; });
+  return WithParts(bare, [](Parts& parts) {
+    parts.footer.version_minor = 0;
+    parts.body.replace(format::kVersionOffset, format::kVersionBytes, "1.0     ");
+  });
 }
 
 std::string WithHeader(const std::string& bytes, const BytesChange& change) {

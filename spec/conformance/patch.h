@@ -60,6 +60,8 @@ void UnalignColumn(Parts& parts);
 /// An index whose first media type does not end with a NUL.
 void UnterminateString(Parts& parts);
 
+/// The shard as format 1.0 has it: without what 1.1 added.
+std::string AsFirstVersion(const std::string& bytes);
 /// A header region one page longer than it need be, and everything behind it moved. REQUIRES: at
 /// least one listed tensor.
 std::string WithLongerHeader(const std::string& bytes);

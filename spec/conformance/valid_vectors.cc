@@ -335,6 +335,12 @@ void Mixed(Description& d) {
   d.Attribute("step", int64_t{1});
 }
 
+SaveOptions VendorOptions() {
+  return {.vendor = {{"com.example.second", "text"},
+                     {"com.example.first", std::string("\0\xFF", 2)},
+                     {"com.example.third", ""}}};
+}
+
 }  // namespace
 
 std::vector<ValidVector> ValidVectors() {
@@ -356,6 +362,8 @@ std::vector<ValidVector> ValidVectors() {
       {"metadata", MetadataItems, MetadataOptions()},
       {"mixed", Mixed, {}},
   };
+  vectors.push_back({"content", Mixed, {}, false});
+  vectors.push_back({"vendor", Attributes, VendorOptions(), false});
   for (ValidVector& vector : PieceVectors()) vectors.push_back(std::move(vector));
   return vectors;
 }

@@ -19,6 +19,7 @@ struct ValidVector {
   std::string name;
   std::function<void(Description&)> describe;
   SaveOptions options = {};
+  bool first_version = true;  // A file of format 1.0, as 0.1 wrote it.
 };
 std::vector<ValidVector> ValidVectors();
 /// Those that declare pieces; among ValidVectors().
@@ -44,6 +45,9 @@ struct InvalidVector {
   std::string kind = {};
 };
 Result<std::vector<InvalidVector>> InvalidVectors(const std::string& mixed);
+
+/// Those of "content", whose annotations (format 1.1) break a rule.
+Result<std::vector<InvalidVector>> InvalidAnnotations(const std::string& content);
 
 /// A manifest of the shards that are the vectors "pieces" and "pieces-rank1".
 Result<std::string> ManifestVector(const std::string& pieces, const std::string& pieces_rank1);

@@ -39,6 +39,10 @@ Status WriteValid(const std::string& directory) {
     const std::string stem = directory + "/" + vector.name;
     DSCKPT_RETURN_IF_ERROR(SaveFile(stem + ".dsckpt", *MakeProvider(vector.describe),
                                     vector.options, {.pool_bytes = 16 * kMiB}));
+    if (vector.first_version) {
+      DSCKPT_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(stem + ".dsckpt"));
+      DSCKPT_RETURN_IF_ERROR(WriteFile(stem + ".dsckpt", AsFirstVersion(bytes)));
+    }
     DSCKPT_RETURN_IF_ERROR(WriteDescription(stem));
   }
   DSCKPT_ASSIGN_OR_RETURN(const std::string mixed, ReadFile(directory + "/mixed.dsckpt"));
@@ -165,6 +169,9 @@ Status WriteVectors(const std::string& directory) {
       WriteInvalid(invalid, ".dsckpt", InvalidHeaders(mixed, aliases), messages));
   DSCKPT_ASSIGN_OR_RETURN(const std::string frame, ReadFile(valid + "/frame.dsckpt"));
   DSCKPT_RETURN_IF_ERROR(WriteInvalid(invalid, ".dsckpt", InvalidFrames(frame), messages));
+  DSCKPT_ASSIGN_OR_RETURN(const std::string content, ReadFile(valid + "/content.dsckpt"));
+  DSCKPT_ASSIGN_OR_RETURN(broken, InvalidAnnotations(content));
+  DSCKPT_RETURN_IF_ERROR(WriteInvalid(invalid, ".dsckpt", broken, messages));
   DSCKPT_ASSIGN_OR_RETURN(const std::string pieces, ReadFile(valid + "/pieces.dsckpt"));
   DSCKPT_ASSIGN_OR_RETURN(broken, InvalidPieces(pieces));
   DSCKPT_RETURN_IF_ERROR(WriteInvalid(invalid, ".dsckpt", broken, messages));

@@ -74,7 +74,7 @@ def read(path):
         return checkpoint.read_checkpoint(path)
     if path.suffix == ".manifest":
         return checkpoint.read_manifest(path)
-    shard = reader.Shard(path, strict=path.name.startswith("v-header"))
+    shard = reader.Shard(path, strict=path.name.startswith(("v-header", "v-content")))
     for item in shard.tensors + shard.objects:
         if item["encoding"] in reader.ENCODINGS:
             shard.read(item)

@@ -211,7 +211,7 @@ TEST_CASE("a save that did not finish begins with zeros") {
 TEST_CASE("versions and features that this release does not know") {
   Footer footer = SmallFooter();
   footer.version_major = 2;
-  CheckRefused(Shard(footer), {StatusCode::kUnsupported, "format version 2.0"});
+  CheckRefused(Shard(footer), {StatusCode::kUnsupported, "format version 2.1"});
   footer = SmallFooter();
   footer.must_understand = uint64_t{1} << 63 | 2;
   CheckRefused(Shard(footer), {StatusCode::kUnsupported, "feature bit 1, 63"});

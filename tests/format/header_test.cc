@@ -195,7 +195,7 @@ TEST_CASE("a shard's header, byte by byte") {
   CHECK(JsonBytes(region) == 4088);
   PatchSizes(region, 4096 + 12, 123456);
   const std::string expected =
-      R"({"__metadata__":{"dsckpt":"1.0     ","dsckpt.bytes":"00000000000000123456",)"
+      R"({"__metadata__":{"dsckpt":"1.1     ","dsckpt.bytes":"00000000000000123456",)"
       R"("format":"np","alpha":"\"\u0001)"
       "\x7f"
       R"(","zeta":"1"},"w\n":{"dtype":"U8","shape":[12],"data_offsets":[0,12]},)"

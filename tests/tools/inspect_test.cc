@@ -58,7 +58,7 @@ TEST_CASE("inspect --json of a shard: dsckpt.inspect/1") {
   WriteSample(path);
   const Json json = InspectJson({path});
   CHECK(Keys(json) == Strings{"schema", "path", "format", "format_version", "file_bytes", "totals",
-                              "tensors", "objects", "attributes", "metadata"});
+                              "tensors", "objects", "attributes", "metadata", "content"});
   CHECK(json["format"] == "dsckpt");
   CHECK(json["metadata"] == Json::parse(R"({"format":"pt","author":"somebody"})"));
   CHECK(json["totals"]["parameters"] == 4134);
@@ -68,7 +68,7 @@ TEST_CASE("inspect --json of a shard: dsckpt.inspect/1") {
   CHECK(json["totals"]["by_dtype"]["F32"]["bytes"] == 16512);
   CHECK(json["schema"] == "dsckpt.inspect/1");
   CHECK(json["path"] == path);
-  CHECK(json["format_version"] == "1.0");
+  CHECK(json["format_version"] == "1.1");
   CHECK(json["file_bytes"] == ReadWholeFile(path).size());
 
   REQUIRE(Names(json["tensors"]) ==
@@ -196,7 +196,7 @@ TEST_CASE("inspect: the text names everything once") {
   INFO(outcome.out);
   CHECK(outcome.code == 0);
   for (const char* part :
-       {"dsckpt shard, format 1.0", "parameters  4,134\n", "aliases     1\n", "objects     2\n",
+       {"dsckpt shard, format 1.1", "parameters  4,134\n", "aliases     1\n", "objects     2\n",
         "F32          3       4,128  16.1 KiB\n", "BF16         1           6      12 B\n",
         "seed       -18446744073709551616\n", "loss       2.0\n", "best       -inf\n",
         "phase      (0.5, inf)\n", "key        4 bytes: ff ff ff ff\n",

@@ -46,6 +46,20 @@ void WriteRankOwn(JsonWriter& json, const File& file) {
   json.Key("rank").Uint(file.OwnerRank());
 }
 
+// What the index says of the shard as a whole; absent where it says nothing.
+void WriteAnnotations(JsonWriter& json, const File& file) {
+  if (const auto content = file.ContentDigest()) json.Key("content").String(HexDigest(*content));
+  const auto vendor = file.Vendor();
+  if (vendor.empty()) return;
+  json.Key("vendor").BeginObject();
+  for (const auto& [name, data] : vendor) {
+    std::string hex;
+    for (const char byte : data) hex += Format("{:02x}", static_cast<uint8_t>(byte));
+    json.Key(name).String(hex);
+  }
+  json.End();
+}
+
 }  // namespace
 
 void WriteDigest(JsonWriter& json, const std::optional<Hash128>& digest) {
@@ -136,6 +150,7 @@ void InspectJson(Console& console, const File& file, const InspectOptions& optio
   json.End();
   WriteAttributes(console, json, &file);
   WriteRankOwn(json, file);
+  WriteAnnotations(json, file);
   if (options.tree) {
     json.Key("tree");
     const std::optional<Node> tree = file.tree();

@@ -34,6 +34,15 @@ void PrintRankOwn(Console& console, const File& file) {
   PrintField(console, "rank's own", text);
 }
 
+void PrintVendor(Console& console, const File& file) {
+  std::string text;
+  for (const auto& [name, data] : file.Vendor()) {
+    if (!text.empty()) text += ", ";
+    text += TerminalName(name) + " (" + HumanBytes(data.size()) + ")";
+  }
+  if (!text.empty()) PrintField(console, "vendor", text);
+}
+
 void PrintSummary(Console& console, const File& file, const InspectOptions& options,
                   const Totals& totals) {
   const bool shard = file.format() == FileFormat::kDsckpt;
@@ -55,6 +64,10 @@ void PrintSummary(Console& console, const File& file, const InspectOptions& opti
   if (file.alias_count() != 0) PrintField(console, "aliases", Grouped(file.alias_count()));
   if (file.object_count() != 0) PrintField(console, "objects", Grouped(file.object_count()));
   PrintRankOwn(console, file);
+  if (const auto content = file.ContentDigest()) {
+    PrintField(console, "content", HexDigest(*content));
+  }
+  PrintVendor(console, file);
 }
 
 // Names and values that are no items: attributes, safetensors metadata.

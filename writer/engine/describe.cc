@@ -1,8 +1,10 @@
 #include "writer/engine/describe.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
+#include "base/unicode.h"
 #include "dsckpt/limits.h"
 #include "format/header/header.h"
 #include "format/names.h"
@@ -43,6 +45,33 @@ Result<format::Metadata> HeaderMetadata(const SaveOptions& options) {
     std::rotate(members.begin(), own, own + 1);
   }
   return members;
+}
+
+Status CheckVendor(const SaveOptions& options) {
+  const auto bad = [](StatusCode code, std::string what) {
+    return Status(code, "SaveOptions::vendor: " + std::move(what));
+  };
+  if (options.vendor.empty()) return Status();
+  if (options.container != Container::kDsckpt) {
+    return bad(StatusCode::kUnsupported, "plain safetensors has no place for it");
+  }
+  if (options.vendor.size() > kMaxVendors) {
+    return bad(StatusCode::kLimitExceeded, std::to_string(options.vendor.size()) +
+                                               " entries, at most " + std::to_string(kMaxVendors) +
+                                               " are possible");
+  }
+  std::set<std::string_view> names;
+  for (const auto& [name, data] : options.vendor) {
+    if (!format::IsVendorName(name)) {
+      return bad(
+          StatusCode::kInvalidArgument,
+          QuotedName(name) + " is no name: 1 to 255 bytes of UTF-8 without control characters");
+    }
+    if (!names.insert(name).second) {
+      return bad(StatusCode::kInvalidArgument, QuotedName(name) + " is given twice");
+    }
+  }
+  return Status();
 }
 
 /// Tied tensors are read once, so the strictest capture class among them holds for all.
@@ -94,6 +123,7 @@ Result<std::shared_ptr<LaidOutState>> Describe(const StateProvider& provider,
                                                const SaveOptions& options,
                                                const LaidOutState* cached) {
   DSCKPT_ASSIGN_OR_RETURN(const auto metadata, HeaderMetadata(options));
+  DSCKPT_RETURN_IF_ERROR(CheckVendor(options));
   const bool shard = options.container == Container::kDsckpt;
   auto state = std::make_shared<LaidOutState>();
   provider.Describe(state->description);

@@ -1,10 +1,12 @@
 #include "writer/engine/finish.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "format/checksum.h"
 #include "format/footer/footer.h"
 #include "format/header/header.h"
+#include "format/index/content.h"
 #include "writer/engine/image_writer.h"
 #include "writer/engine/placed_image.h"
 
@@ -55,6 +57,13 @@ void FillAppended(const FileLayout& layout, std::span<const AppendedRecord> appe
   }
 }
 
+std::vector<format::VendorEntry> VendorEntries(const SaveOptions& options) {
+  std::vector<format::VendorEntry> entries;
+  for (const auto& [name, data] : options.vendor) entries.push_back({name, data});
+  std::ranges::sort(entries, {}, &format::VendorEntry::name);
+  return entries;
+}
+
 /// Writes what precedes the placed image, once all else is written: until then the file begins with
 /// zeros, which no reader opens.
 void WriteHeader(std::span<const std::byte> header, SaveOutputs& outputs, SaveProgress& progress,
@@ -72,8 +81,8 @@ Status WriteEnds(const SavePlan& plan, SaveOutputs& outputs, SaveProgress& progr
     progress.counters().total_bytes = plan.layout.placed_end;
     return Status();
   }
-  DSCKPT_ASSIGN_OR_RETURN(const auto index,
-                          MakeIndex(plan.data, plan.layout, outputs.tensor_sums, outputs.appended));
+  DSCKPT_ASSIGN_OR_RETURN(const auto index, MakeIndex(plan.data, plan.layout, outputs.tensor_sums,
+                                                      outputs.appended, plan.options));
   ImageWriter& out = *outputs.append_writer;
   out.Align(kLogAlignment);
   const Closing closing = MakeClosing(plan.layout, index, out.position());
@@ -89,11 +98,14 @@ Status WriteEnds(const SavePlan& plan, SaveOutputs& outputs, SaveProgress& progr
 
 Result<std::vector<std::byte>> MakeIndex(const Description::Data& data, const FileLayout& layout,
                                          std::span<const Hash128> tensor_sums,
-                                         std::span<const AppendedRecord> appended) {
+                                         std::span<const AppendedRecord> appended,
+                                         const SaveOptions& options) {
   format::IndexColumns columns = layout.columns;
   FillAppended(layout, appended, tensor_sums, columns);
   columns.tree = ResolveTree(data, layout);
   columns.attributes = data.attributes;
+  columns.annotations.content = format::ContentDigest(format::ViewOf(columns));
+  columns.annotations.vendor = VendorEntries(options);
   return format::EncodeIndex(columns);
 }
 

@@ -23,7 +23,8 @@ namespace dsckpt {
 /// by chunk, tensors in ordinal order; `appended`: as layout.appended.
 Result<std::vector<std::byte>> MakeIndex(const Description::Data& data, const FileLayout& layout,
                                          std::span<const Hash128> tensor_sums,
-                                         std::span<const AppendedRecord> appended);
+                                         std::span<const AppendedRecord> appended,
+                                         const SaveOptions& options);
 
 /// Header region and footer once the index is known.
 struct Closing {

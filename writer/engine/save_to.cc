@@ -20,8 +20,9 @@ namespace {
 /// comes first.
 class SequentialSave {
  public:
-  SequentialSave(Sink& sink, const LaidOutState& state)
+  SequentialSave(Sink& sink, const LaidOutState& state, const SaveOptions& options)
       : sink_(sink),
+        options_(options),
         layout_(*state.layout),
         data_(state.data()),
         buffer_(kChunkBytes),
@@ -39,7 +40,8 @@ class SequentialSave {
     DSCKPT_RETURN_IF_ERROR(WalkAppended(/*emit=*/false));
     const uint64_t index_offset = (position_ + kLogAlignment - 1) / kLogAlignment * kLogAlignment;
     // Sums do not change the index's size, so one with whatever they are now gives it.
-    DSCKPT_ASSIGN_OR_RETURN(auto index, MakeIndex(data_, layout_, tensor_sums_, appended_));
+    DSCKPT_ASSIGN_OR_RETURN(auto index,
+                            MakeIndex(data_, layout_, tensor_sums_, appended_, options_));
     const Closing sized = MakeClosing(layout_, index, index_offset);
 
     position_ = 0;
@@ -48,7 +50,7 @@ class SequentialSave {
     DSCKPT_RETURN_IF_ERROR(PadTo(layout_.appended_begin));
     DSCKPT_RETURN_IF_ERROR(WalkAppended(/*emit=*/true));
     DSCKPT_RETURN_IF_ERROR(PadTo(index_offset));
-    DSCKPT_ASSIGN_OR_RETURN(index, MakeIndex(data_, layout_, tensor_sums_, appended_));
+    DSCKPT_ASSIGN_OR_RETURN(index, MakeIndex(data_, layout_, tensor_sums_, appended_, options_));
     DSCKPT_RETURN_IF_ERROR(Write(index));
     return Write(MakeClosing(layout_, index, index_offset).footer);
   }
@@ -161,6 +163,7 @@ class SequentialSave {
   }
 
   Sink& sink_;
+  const SaveOptions& options_;
   const FileLayout& layout_;
   const Description::Data& data_;
   std::vector<std::byte> buffer_;
@@ -174,7 +177,7 @@ class SequentialSave {
 
 Status SaveTo(Sink& sink, const StateProvider& provider, const SaveOptions& options) {
   DSCKPT_ASSIGN_OR_RETURN(const auto state, Describe(provider, options, nullptr));
-  return SequentialSave(sink, *state).Run();
+  return SequentialSave(sink, *state, options).Run();
 }
 
 }  // namespace dsckpt

@@ -34,7 +34,7 @@ TEST_CASE("an open shard lists its items in name order") {
   const RichFile rich;
   const File file = rich.Open();
   CHECK(file.format() == dsckpt::FileFormat::kDsckpt);
-  CHECK(file.format_version() == "1.0");
+  CHECK(file.format_version() == "1.1");
   CHECK(file.path() == rich.path());
   CHECK(file.file_bytes() == rich.bytes.size());
   REQUIRE(file.tensor_count() == rich.state.tensors.size());
@@ -71,7 +71,7 @@ TEST_CASE("tree, attributes and metadata of an open shard") {
     CHECK(file.Attribute("lr").status().code() == StatusCode::kNotFound);
     CHECK(file.attributes()->size() == 2);
     const auto metadata = file.Metadata().value();
-    CHECK(metadata[0] == std::pair<std::string, std::string>("dsckpt", "1.0     "));
+    CHECK(metadata[0] == std::pair<std::string, std::string>("dsckpt", "1.1     "));
     CHECK(metadata[1].first == "dsckpt.bytes");
     CHECK(std::stoull(metadata[1].second) == rich.bytes.size());
     CHECK(std::get<std::string>(file.tree()->Find("note")->value()) == "hello");
@@ -217,7 +217,7 @@ TEST_CASE("newer versions and features are refused with what they need") {
   builder.edit_footer = [](dsckpt::format::Footer& footer) { footer.version_major = 7; };
   const dsckpt::Status version = OpenStatus(builder.Build([](dsckpt::Description&) {}).value());
   CHECK(version.code() == StatusCode::kUnsupported);
-  CHECK(version.message().find("7.0") != std::string::npos);
+  CHECK(version.message().find("7.1") != std::string::npos);
   builder.edit_footer = [](dsckpt::format::Footer& footer) { footer.must_understand = 2; };
   CHECK(OpenStatus(builder.Build([](dsckpt::Description&) {}).value()).code() ==
         StatusCode::kUnsupported);

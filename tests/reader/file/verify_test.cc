@@ -240,7 +240,7 @@ TEST_CASE("verify compares the JSON header with the index") {
       {"\"dtype\":\"F32\",\"shape\":[301]", "\"dtype\":\"I32\",\"shape\":[301]", "bias"},
       {"\"bias\":", "\"bios\":", "bias"},
       {"\"shape\":[64,64]", "\"shape\":[4096] ", "layers/0"},
-      {"\"dsckpt\":\"1.0 ", "\"dsckpt\":\"1.1 ", "header"},
+      {"\"dsckpt\":\"1.1 ", "\"dsckpt\":\"1.2 ", "header"},
       {"\"__dsckpt__\"", "\"__dsckpt_x\"", "header"},
       {"\"shape\":[3],\"data_off", "\"shape\":[4],\"data_off", "header"},
   };
