@@ -26,10 +26,12 @@ struct ManifestColumns {
   std::vector<std::string> shard_names;
   std::vector<uint32_t> shard_rank;
   std::vector<uint64_t> shard_file_bytes, shard_index_bytes, shard_index_xxh3_64;
+  std::vector<Hash128> shard_content;  // Of every shard, or empty.
   std::vector<DTypeRecord> dtypes;
   std::vector<uint8_t> logical_dtype;
   PieceColumns pieces;
   std::vector<uint32_t> piece_shard;
+  std::vector<uint64_t> part_file_bytes, part_xxh3_64;  // Of the files that hold the pieces.
 };
 
 /// Borrows from the encoded bytes or the columns.
@@ -41,12 +43,16 @@ struct ManifestView {
   std::vector<std::string_view> shard_names;
   std::span<const uint32_t> shard_rank;
   std::span<const uint64_t> shard_file_bytes, shard_index_bytes, shard_index_xxh3_64;
+  std::span<const Hash128> shard_content;
   std::span<const DTypeRecord> dtypes;
   std::span<const uint8_t> logical_dtype;
   PieceView pieces;
   std::span<const uint32_t> piece_shard;
+  std::span<const uint64_t> part_file_bytes, part_xxh3_64;
 
   uint32_t shard_count() const { return static_cast<uint32_t>(shard_names.size()); }
+  /// Of the manifest's parts (format/manifest/parts.h); 0: it has none.
+  uint32_t part_count() const { return static_cast<uint32_t>(part_file_bytes.size()); }
   /// Pieces of one logical tensor: positions [first, last).
   struct Span {
     uint32_t first = 0, last = 0;

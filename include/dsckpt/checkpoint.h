@@ -125,6 +125,9 @@ class Checkpoint {
   const std::string& path() const;
   /// Returns whether the checkpoint is a directory with a manifest.
   bool has_manifest() const;
+  /// Returns the number of files beside the manifest that hold its pieces (ManifestPartName()); 0
+  /// where it holds them itself, as one of up to some 17 million pieces does.
+  uint32_t manifest_parts() const;
   /// Returns the step, or kUnknownStep where nothing tells it.
   int64_t step() const;
   /// Returns what tells the step.

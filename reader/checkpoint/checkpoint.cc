@@ -118,6 +118,7 @@ std::string Checkpoint::Impl::Title(uint32_t tensor) const {
 
 const std::string& Checkpoint::path() const { return impl_->path; }
 bool Checkpoint::has_manifest() const { return impl_->has_manifest; }
+uint32_t Checkpoint::manifest_parts() const { return impl_->manifest.part_count(); }
 int64_t Checkpoint::step() const { return impl_->Step().step; }
 StepSource Checkpoint::step_source() const { return impl_->Step().source; }
 uint64_t Checkpoint::serial() const { return impl_->manifest.serial; }
