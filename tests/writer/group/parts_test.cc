@@ -249,6 +249,26 @@ TEST_CASE("parts: rank 0 dies in place, and the move is finished with every part
   }
 }
 
+TEST_CASE("parts: a move in place that lacks a part is not finished") {
+  TempDir dir;
+  const std::string run = dir / "run";
+  Ranks ranks(1, [&](int) -> Status {
+    SetManifestLimit(kLimit);
+    RankRun rank{.run = run, .coordinate = {}};
+    DSCKPT_RETURN_IF_ERROR(rank.Start());
+    KillAt("moved");
+    return SaveTwo(*rank.writer, 1, 1, {.name = "tag", .in_place = true});
+  });
+  CHECK(ranks.Wait(0).killed);
+  for (const auto& entry : fs::recursive_directory_iterator(run + "/tag")) {
+    if (entry.path().filename() == "dsckpt.manifest.00001") fs::resize_file(entry.path(), 100);
+  }
+  const auto engine = SmallEngine();
+  REQUIRE(CheckpointWriter::Create(*engine, {.run_directory = run}).ok());
+  CHECK(LeftOvers(run).empty());
+  CHECK_FALSE(fs::exists(run + "/tag/dsckpt.manifest"));
+}
+
 TEST_CASE("parts: rank 0 of two dies at each of its steps, and what stands is whole") {
   for (const char* step : {"gathered", "manifest", "renamed", "synced", "latest"}) {
     INFO(step);
