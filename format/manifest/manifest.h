@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -77,8 +78,13 @@ Result<ManifestColumns> ManifestOfShard(const ShardIdentity& shard, const IndexV
 /// All shards of all parts, ordered by rank and name. `attempt`, `step`, `serial` and `parent` stay
 /// unset, `ranks` is the largest of the parts'. Parts are manifests that meet the rules. A shard
 /// name twice: kAlreadyExists; a logical tensor with two dtypes or two shapes: kMismatch, naming
-/// both shards. Near-linear in the number of pieces.
+/// both shards. Digests of content are kept where all parts have them. Near-linear in the number of
+/// pieces.
 Result<ManifestColumns> MergeManifests(std::span<const ManifestView> parts);
+
+/// The digest of the content of all shards, where the manifest has those of the shards
+/// (spec/format.md, "Content digests").
+std::optional<Hash128> ContentOf(const ManifestView& manifest);
 
 /// FlatBuffer and trailer; equal columns give equal bytes. kLimitExceeded.
 Result<std::vector<std::byte>> EncodeManifest(const ManifestColumns& columns);

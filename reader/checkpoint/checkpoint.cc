@@ -125,6 +125,9 @@ uint64_t Checkpoint::serial() const { return impl_->manifest.serial; }
 uint64_t Checkpoint::parent() const { return impl_->manifest.parent; }
 std::string_view Checkpoint::attempt() const { return impl_->manifest.attempt; }
 uint32_t Checkpoint::ranks() const { return impl_->manifest.ranks; }
+std::optional<Hash128> Checkpoint::ContentDigest() const {
+  return format::ContentOf(impl_->manifest);
+}
 uint32_t Checkpoint::shard_count() const { return impl_->manifest.shard_count(); }
 
 ShardInfo Checkpoint::shard(uint32_t i) const { return impl_->Shard(i); }
