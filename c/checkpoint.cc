@@ -47,6 +47,12 @@ dsckpt_checkpoint_info InfoOf(const Checkpoint& checkpoint) {
   out.shard_count = checkpoint.shard_count();
   out.tensor_count = checkpoint.tensor_count();
   out.has_manifest = checkpoint.has_manifest();
+  if (const auto content = checkpoint.ContentDigest()) {
+    out.content_low = content->low;
+    out.content_high = content->high;
+    out.has_content = 1;
+  }
+  out.manifest_parts = checkpoint.manifest_parts();
   return out;
 }
 

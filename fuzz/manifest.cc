@@ -1,4 +1,5 @@
-// Parses a manifest, its checksum made right first, and merges it with itself.
+// Parses a manifest, its checksum made right first, merges it with itself, and takes it apart and
+// puts it together again.
 
 #include "format/manifest/manifest.h"
 
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "format/checksum.h"
+#include "format/manifest/parts.h"
 
 namespace {
 
@@ -52,5 +54,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // What is merged from what passed must pass.
   const auto encoded = format::EncodeManifest(*merged);
   if (!encoded.ok() || !format::ParseManifest(*encoded).ok()) __builtin_trap();
+  const uint32_t tensors = merged->pieces.logical_names.size();
+  format::ManifestColumns united = format::WithoutPieces(format::ViewOf(*merged));
+  for (const format::LogicalRange range :
+       {format::LogicalRange{0, tensors / 3}, format::LogicalRange{tensors / 3, tensors}}) {
+    const auto part = format::PartOf(*merged, range);
+    if (!format::AppendPart(format::ViewOf(part), 0, united).ok()) __builtin_trap();
+  }
+  const auto again = format::EncodeManifest(united);
+  if (!again.ok() || *again != *encoded) __builtin_trap();
   return 0;
 }

@@ -15,6 +15,7 @@ std::vector<std::string> IgnoredEntries(const Checkpoint& checkpoint) {
   std::vector<std::string> ignored_entries;
   if (!checkpoint.has_manifest()) return ignored_entries;
   std::set<std::string, std::less<>> known{std::string(kManifestName)};
+  for (uint32_t i = 0; i < checkpoint.manifest_parts(); ++i) known.insert(ManifestPartName(i));
   for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
     known.insert(std::string(checkpoint.shard(i).name));
   }

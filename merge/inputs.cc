@@ -73,6 +73,9 @@ void ListFiles(Inputs& inputs) {
   const bool directory = inputs.checkpoint.has_manifest();
   const std::string prefix = directory ? inputs.checkpoint.path() + "/" : "";
   if (directory) inputs.files.push_back(prefix + std::string(kManifestName));
+  for (uint32_t i = 0; i < inputs.checkpoint.manifest_parts(); ++i) {
+    inputs.files.push_back(prefix + ManifestPartName(i));
+  }
   for (uint32_t i = 0; i < inputs.checkpoint.shard_count(); ++i) {
     inputs.files.push_back(prefix + std::string(inputs.checkpoint.shard(i).name));
   }

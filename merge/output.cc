@@ -211,7 +211,7 @@ Result<std::string> ForeignEntry(const std::string& output, bool safetensors) {
   for (const std::string& name : names) {
     const bool ours =
         name == mark || (safetensors ? name.starts_with("model-") && name.ends_with(".safetensors")
-                                     : IsDefaultShardName(name));
+                                     : IsDefaultShardName(name) || IsManifestPartName(name));
     if (!ours && known.count(name) == 0) return name;
   }
   return std::string();

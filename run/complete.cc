@@ -35,7 +35,8 @@ Status CheckShards(std::initializer_list<std::string> directories,
 
 Result<CompleteCheckpoint> ReadComplete(const std::string& run, const std::string& name) {
   const std::string directory = run + "/" + name;
-  DSCKPT_ASSIGN_OR_RETURN(const StoredManifest manifest, ReadManifest(directory));
+  DSCKPT_ASSIGN_OR_RETURN(const StoredManifest manifest, ReadManifestAlone(directory));
+  DSCKPT_RETURN_IF_ERROR(CheckParts({directory}, manifest.view));
   DSCKPT_RETURN_IF_ERROR(CheckShards({directory}, manifest.view));
   CompleteCheckpoint checkpoint;
   checkpoint.name = name;
@@ -44,6 +45,7 @@ Result<CompleteCheckpoint> ReadComplete(const std::string& run, const std::strin
   checkpoint.parent = manifest.view.parent;
   checkpoint.attempt = manifest.view.attempt;
   checkpoint.shards.assign(manifest.view.shard_names.begin(), manifest.view.shard_names.end());
+  checkpoint.parts = manifest.view.part_count();
   return checkpoint;
 }
 

@@ -2,7 +2,8 @@
 #define DSCKPT_RUN_COMPLETE_H_
 
 // The one rule of which checkpoints of a run are complete (spec/commit.md, "Files"): the manifest
-// parses, and every shard stands as a regular file of the size that the manifest gives.
+// parses, and every part and every shard stands as a regular file of the size that the manifest
+// gives.
 
 #include <initializer_list>
 #include <string>
@@ -23,6 +24,7 @@ Status CheckShards(std::initializer_list<std::string> directories,
 struct CompleteCheckpoint : SaveRecord {
   std::string attempt;
   std::vector<std::string> shards;  ///< File names.
+  uint32_t parts = 0;               ///< Of the manifest.
 };
 /// kIncomplete, or why the manifest cannot be read.
 Result<CompleteCheckpoint> ReadComplete(const std::string& run, const std::string& name);

@@ -16,7 +16,7 @@ using run::Mark;
 constexpr Mark kMarks[] = {Mark::kIncomplete, Mark::kRemoved, Mark::kReplaced};
 
 constexpr std::string_view kShardBegin = "shard-", kShardEnd = ".dsckpt";
-constexpr size_t kShardDigits = 5, kStepDigits = 10;
+constexpr size_t kShardDigits = 5, kStepDigits = 10, kPartDigits = 5;
 
 std::string_view TextOf(Mark mark) { return format::kCommitMarks[static_cast<size_t>(mark)]; }
 
@@ -78,6 +78,16 @@ bool IsDefaultShardName(std::string_view name) {
   return std::all_of(name.begin(), name.end(), IsDigit);
 }
 
+std::string ManifestPartName(uint32_t part) {
+  return std::string(kManifestName) + "." + Padded(part, kPartDigits);
+}
+
+bool IsManifestPartName(std::string_view name) {
+  if (!name.starts_with(kManifestName) || name.size() < kManifestName.size() + 2) return false;
+  name.remove_prefix(kManifestName.size());
+  return name[0] == '.' && std::all_of(name.begin() + 1, name.end(), IsDigit);
+}
+
 bool IsHiddenRunEntry(std::string_view entry) {
   return entry.empty() || entry[0] == '.' || entry == kLatestName || FindMark(entry);
 }
@@ -116,7 +126,7 @@ namespace run {
 
 EntryName ParseEntry(std::string_view entry) {
   if (entry == kLatestName) return {EntryKind::kLatest};
-  if (entry == kManifestName) return {EntryKind::kManifest};
+  if (entry == kManifestName || IsManifestPartName(entry)) return {EntryKind::kManifest};
   if (entry == kRunLockName) return {EntryKind::kRunLock};
   if (io::IsTemporaryName(entry)) return {EntryKind::kTemporary};
   if (entry.starts_with(kLockBegin) && entry.ends_with(kLockEnd) &&
@@ -174,7 +184,9 @@ Status CheckCheckpointName(std::string_view name, std::string_view attempt) {
 }
 
 Status CheckShardName(std::string_view name) {
-  const char* const why = format::WhyNoShardName(name);
+  const char* why = format::WhyNoShardName(name);
+  // Readers do not care: files of 1.0 may have such names.
+  if (why == nullptr && IsManifestPartName(name)) why = "is one that a commit uses";
   return why == nullptr ? Status() : NoName("shard", name, why);
 }
 

@@ -28,7 +28,7 @@ enum class Mark { kIncomplete, kRemoved, kReplaced };  // As format::kCommitMark
 enum class EntryKind {
   kOther,      ///< A checkpoint, a shard or another program's: what stands there decides.
   kLatest,     ///< `latest`.
-  kManifest,   ///< `dsckpt.manifest`.
+  kManifest,   ///< `dsckpt.manifest`, or a part of it.
   kRunLock,    ///< kRunLockName.
   kEntryLock,  ///< EntryLockName(name).
   kTemporary,  ///< A file that has not got its name yet (io/temporary.h).

@@ -299,7 +299,24 @@ def random_checkpoint(seed, folder):
     said["logical"] = [logical[name] for name in order]
     rows = sorted((order.index(name), shard, column) for name, shard, column in placed)
     said["placed"] = [(shard, (column[0], i, *column[1:])) for i, shard, column in rows]
-    (folder / "dsckpt.manifest").write_bytes(write_dsckpt.manifest(said, rng))
+    if rng.random() < 0.3:
+        write_parts(said, folder, rng)
+    else:
+        (folder / "dsckpt.manifest").write_bytes(write_dsckpt.manifest(said, rng))
+
+
+def write_parts(said, folder, rng):
+    """A manifest of up to four parts, some of them empty."""
+    marks = sorted([0, len(said["logical"]), *(rng.randrange(len(said["logical"]) + 1) for _ in range(rng.randrange(4)))])
+    dtypes, parts = sorted({dtype for _, dtype, _ in said["logical"]}), []
+    for number, (first, last) in enumerate(zip(marks, marks[1:])):
+        placed = [(shard, (column[0], column[1] - first, *column[2:])) for shard, column in said["placed"] if first <= column[1] < last]
+        part = said | {"logical": said["logical"][first:last], "placed": placed, "dtypes": dtypes}
+        data = write_dsckpt.manifest(part, rng)
+        (folder / f"dsckpt.manifest.{number:05}").write_bytes(data)
+        parts.append((len(data), *struct.unpack_from("<Q", data, len(data) - 16)))
+    root = said | {"logical": [], "placed": [], "dtypes": dtypes, "parts": parts}
+    (folder / "dsckpt.manifest").write_bytes(write_dsckpt.manifest(root, rng))
 
 
 def cut(rng, shape, data, width, ranks):

@@ -23,7 +23,7 @@ def parse_manifest(path, strict=False):
     check(size == len(data), "M2", f"{len(data)} bytes, the trailer says {size}")
     check_sum("xxh3_64", data[:-16], total, "M3", "manifest")
     check(major == 1, "M4", f"manifest version {major}.{minor}")
-    check(must == 0, "M5", f"unknown features {must:#x}")
+    check(must & ~1 == 0, "M5", f"unknown features {must:#x}")
     check(length == 64 and buffer_bytes + 64 == size and buffer_bytes % 8 == 0 and reserved == 0, "M6", "trailer")
     check(data[4:8] == b"DSCM", "M7", "identifier")
     if strict:
@@ -37,13 +37,17 @@ def parse_manifest(path, strict=False):
         check(bare and name[0] != "." and name not in ("latest", "dsckpt.manifest") and not any(marks), "M10", name)
     check(all(a[1::-1] < b[1::-1] for a, b in zip(rows, rows[1:])) and len(dict.fromkeys(row[0] for row in rows)) == len(rows),
           "M12", "order of shards")
+    content = shards.vector(5, "QQ")
+    check(len(content) in (0, len(rows)), "M9", "content of shards")
     dtypes, columns = root.vector(4, "HHII"), pieces_of(pieces)
+    parts = parts_of(root, must, columns)
     names, shapes = pieces.table(0).names(), cut_up(pieces.vector(1, "I"), pieces.vector(2, "q"), "L2")
     logical = [(name, dtypes[i], shape) for name, i, shape in zip(names, root.vector(5, "B"), shapes, strict=True)]
     placed = list(zip(root.vector(7, "I"), columns, strict=True))
     check(all(shard < len(rows) for shard, _ in placed), "M14", "shard of a piece")
     order = [(column[1], shard, column[0], *column[2:]) for shard, column in placed]
     check(all(a < b for a, b in zip(order, order[1:])), "M15", "pieces do not ascend")
+    check(not parts or not names, "M18", "logical tensors beside parts")
     check({column[1] for column in columns} == set(range(len(names))), "M16", "a logical tensor without pieces")
     said = list(read_pieces(pieces))
     at = root.where(1), root.where(2), root.where(0), root.where(8), root.where(9)
@@ -51,7 +55,42 @@ def parse_manifest(path, strict=False):
     return {"attempt": root.data[text + 4 : text + 4 + root.get(text, "I")].decode(),
             "step": root.get(at[0], "q") if at[0] else 0, "ranks": root.get(at[1], "I") if at[1] else 0,
             "serial": root.get(at[3], "Q") if at[3] else 0, "parent": root.get(at[4], "Q") if at[4] else 0,
-            "shards": rows, "logical": logical, "placed": placed, "pieces": said}
+            "shards": rows, "content": content, "dtypes": dtypes, "logical": logical, "placed": placed, "pieces": said,
+            "parts": parts}
+
+
+def parts_of(root, must, columns):
+    """Section 22.5: (file_bytes, xxh3_64) of each part."""
+    table = root.table(10)
+    check(bool(must & 1) == (table is not None), "M17", "feature bit 0 and parts")
+    if table is None:
+        return []
+    parts = list(zip(table.vector(0, "Q"), table.vector(1, "Q"), strict=True))
+    check(1 <= len(parts) <= 1024, "M17", f"{len(parts)} parts")
+    check(not columns, "M18", "pieces beside parts")
+    check(all(64 <= file_bytes <= 1 << 30 for file_bytes, _ in parts), "M18", "size of a part")
+    return parts
+
+
+def read_whole(folder, strict=False):
+    """The manifest of a directory with what its parts hold, as if it stood in one file."""
+    whole = parse_manifest(folder / "dsckpt.manifest", strict)
+    for number, said in enumerate(whole["parts"]):
+        path = folder / f"dsckpt.manifest.{number:05}"
+        check(path.is_file() and not path.is_symlink(), "M19", f"{path.name} is missing, or no regular file")
+        data = path.read_bytes()
+        found = len(data), struct.unpack_from("<Q", data, len(data) - 16)[0] if len(data) >= 64 else None
+        check(found == said, "M20", path.name)
+        part = parse_manifest(path, strict)
+        check(not part["parts"], "M21", f"{path.name} has parts")
+        for key in ("attempt", "step", "ranks", "serial", "parent", "shards", "content", "dtypes"):
+            check(part[key] == whole[key], "M22", f"{key} of {path.name}")
+        base = len(whole["logical"])
+        check(not base or not part["logical"] or whole["logical"][-1][0].encode() < part["logical"][0][0].encode(), "M23", path.name)
+        whole["logical"] += part["logical"]
+        whole["placed"] += [(shard, (column[0], base + column[1], *column[2:])) for shard, column in part["placed"]]
+        whole["pieces"] += part["pieces"]
+    return whole
 
 
 def describe_manifest(manifest):
@@ -70,7 +109,7 @@ def describe_manifest(manifest):
 def read_checkpoint(path, strict=False):
     """Section 22.3: a directory; every shard is what the manifest says of it. Returns what the JSON of its vector says."""
     path = pathlib.Path(path)
-    manifest = parse_manifest(path / "dsckpt.manifest", strict)
+    manifest = read_whole(path, strict)
     shards = []
     for i, (name, rank, file_bytes, index_bytes, index_sum) in enumerate(manifest["shards"]):
         file = path / name

@@ -191,16 +191,23 @@ def shard(content, rng):
 
 
 def manifest(said, rng):
-    """Section 22. shards: (name, rank, file_bytes, index_bytes, index_xxh3_64), in order; logical: (name, dtype, shape); placed: (shard, piece)."""
+    """Section 22. shards: (name, rank, file_bytes, index_bytes, index_xxh3_64), in order; logical: (name, dtype, shape); placed: (shard, piece).
+    Where it has them: content: (low, high) by shard; parts: (file_bytes, xxh3_64), and dtypes, those of all of its parts."""
     later = said.get("later_fields", [])
     column = lambda i, code: ("vector", code, [row[i] for row in said["shards"]])
-    dtypes = sorted({dtype for _, dtype, _ in said["logical"]})
+    dtypes = said.get("dtypes") or sorted({dtype for _, dtype, _ in said["logical"]})
+    content, parts = said.get("content"), said.get("parts")
+    minor = max(said["minor"], 1) if content or parts else said["minor"]
+    # Fields of 1.1, and behind them those of later versions.
+    of_shards = [("vector", "QQ", content) if content else None, *later] if content or later else []
+    table = ("table", [("vector", "Q", [row[i] for row in parts]) for i in range(2)]) if parts else None
+    of_root = [table, None, *later] if parts or later else []
     root = [None, ("q", said["step"]), ("I", said["ranks"]),
-            ("table", [("strings", [row[0].encode() for row in said["shards"]]), column(1, "I"), column(2, "Q"), column(3, "Q"), column(4, "Q"), None, *later]),
+            ("table", [("strings", [row[0].encode() for row in said["shards"]]), column(1, "I"), column(2, "Q"), column(3, "Q"), column(4, "Q"), *of_shards]),
             ("vector", "HHII", dtypes), ("vector", "B", [dtypes.index(dtype) for _, dtype, _ in said["logical"]]),
             pieces_table([(name, shape) for name, _, shape in said["logical"]], [piece for _, piece in said["placed"]], later),
-            ("vector", "I", [shard for shard, _ in said["placed"]]), ("Q", said["serial"]), ("Q", said["parent"]), None, None, *later]
+            ("vector", "I", [shard for shard, _ in said["placed"]]), ("Q", said["serial"]), ("Q", said["parent"]), *of_root]
     root[0] = ("string", said["attempt"].encode())
     buffer = Writer(rng, b"DSCM").finish(root)
-    end = struct.pack("<QQHHIQQQ", len(buffer) + 64, len(buffer), 1, said["minor"], 64, 0, said["compatible"], 0)
+    end = struct.pack("<QQHHIQQQ", len(buffer) + 64, len(buffer), 1, minor, 64, 1 if parts else 0, said["compatible"], 0)
     return buffer + end + struct.pack("<Q", xxhash.xxh3_64_intdigest(buffer + end)) + b"DSCKMANI"

@@ -10,6 +10,7 @@
 #include "dsckpt/limits.h"
 #include "format/file_names.h"
 #include "format/manifest/manifest.h"
+#include "format/manifest/trailer.h"
 #include "format/names.h"
 #include "format/pieces/check.h"
 
@@ -23,6 +24,9 @@ Status CheckColumnLengths(const ManifestView& manifest) {
       {"shards.file_bytes", shards, manifest.shard_file_bytes.size()},
       {"shards.index_bytes", shards, manifest.shard_index_bytes.size()},
       {"shards.index_xxh3_64", shards, manifest.shard_index_xxh3_64.size()},
+      {"shards.content", manifest.shard_content.empty() ? 0 : shards,
+       manifest.shard_content.size()},
+      {"parts.xxh3_64", manifest.part_file_bytes.size(), manifest.part_xxh3_64.size()},
       {"logical_dtype", manifest.pieces.logical_names.size(), manifest.logical_dtype.size()},
       {"piece_shard", manifest.pieces.size(), manifest.piece_shard.size()},
   };
@@ -122,6 +126,32 @@ Status CheckPieces(const ManifestView& manifest) {
   return CheckEveryLogicalTensor(manifest);
 }
 
+// What the parts hold the manifest itself does not.
+Status CheckParts(const ManifestView& manifest) {
+  const size_t parts = manifest.part_count();
+  if (parts == 0) return {};
+  if (parts > kMaxManifestParts) {
+    return ColumnError(kManifestPart, "parts", "entries",
+                       "at most " + std::to_string(kMaxManifestParts), std::to_string(parts));
+  }
+  if (manifest.pieces.size() > 0 || manifest.pieces.logical_names.size() > 0) {
+    return ColumnError(kManifestPart, "pieces", "entries", "none beside parts",
+                       std::to_string(manifest.pieces.size()) + " of " +
+                           std::to_string(manifest.pieces.logical_names.size()) +
+                           " logical tensors");
+  }
+  for (size_t i = 0; i < parts; ++i) {
+    if (const uint64_t bytes = manifest.part_file_bytes[i];
+        bytes < kManifestTrailerBytes || bytes > kMaxManifestBytes) {
+      return ColumnError(
+          kManifestPart, "part " + std::to_string(i), "file_bytes",
+          std::to_string(kManifestTrailerBytes) + " to " + std::to_string(kMaxManifestBytes),
+          std::to_string(bytes));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Status CheckManifest(const ManifestView& manifest) {
@@ -133,6 +163,7 @@ Status CheckManifest(const ManifestView& manifest) {
   }
   // Lengths, then names and what divides columns, then what uses them.
   DSCKPT_RETURN_IF_ERROR(CheckColumnLengths(manifest));
+  DSCKPT_RETURN_IF_ERROR(CheckParts(manifest));
   DSCKPT_RETURN_IF_ERROR(CheckShards(manifest));
   DSCKPT_RETURN_IF_ERROR(CheckPieceColumns(kManifestPart, manifest.pieces));
   DSCKPT_RETURN_IF_ERROR(CheckDTypes(kManifestPart, manifest.dtypes));

@@ -97,6 +97,9 @@ class Merger {
     }
     std::stable_sort(order.begin(), order.end(),
                      [this](const Entry& a, const Entry& b) { return Rank(a) < Rank(b); });
+    const bool content = std::all_of(parts_.begin(), parts_.end(), [](const ManifestView& part) {
+      return part.shard_content.size() == part.shard_count();
+    });
     for (uint32_t i = 0; i < order.size(); ++i) {
       const auto [p, position] = order[i];
       const ManifestView& part = parts_[p];
@@ -106,6 +109,7 @@ class Merger {
       out_.shard_file_bytes.push_back(part.shard_file_bytes[position]);
       out_.shard_index_bytes.push_back(part.shard_index_bytes[position]);
       out_.shard_index_xxh3_64.push_back(part.shard_index_xxh3_64[position]);
+      if (content) out_.shard_content.push_back(part.shard_content[position]);
     }
     return {};
   }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,10 +27,12 @@ struct ManifestColumns {
   std::vector<std::string> shard_names;
   std::vector<uint32_t> shard_rank;
   std::vector<uint64_t> shard_file_bytes, shard_index_bytes, shard_index_xxh3_64;
+  std::vector<Hash128> shard_content;  // Of every shard, or empty.
   std::vector<DTypeRecord> dtypes;
   std::vector<uint8_t> logical_dtype;
   PieceColumns pieces;
   std::vector<uint32_t> piece_shard;
+  std::vector<uint64_t> part_file_bytes, part_xxh3_64;  // Of the files that hold the pieces.
 };
 
 /// Borrows from the encoded bytes or the columns.
@@ -41,12 +44,16 @@ struct ManifestView {
   std::vector<std::string_view> shard_names;
   std::span<const uint32_t> shard_rank;
   std::span<const uint64_t> shard_file_bytes, shard_index_bytes, shard_index_xxh3_64;
+  std::span<const Hash128> shard_content;
   std::span<const DTypeRecord> dtypes;
   std::span<const uint8_t> logical_dtype;
   PieceView pieces;
   std::span<const uint32_t> piece_shard;
+  std::span<const uint64_t> part_file_bytes, part_xxh3_64;
 
   uint32_t shard_count() const { return static_cast<uint32_t>(shard_names.size()); }
+  /// Of the manifest's parts (format/manifest/parts.h); 0: it has none.
+  uint32_t part_count() const { return static_cast<uint32_t>(part_file_bytes.size()); }
   /// Pieces of one logical tensor: positions [first, last).
   struct Span {
     uint32_t first = 0, last = 0;
@@ -71,8 +78,13 @@ Result<ManifestColumns> ManifestOfShard(const ShardIdentity& shard, const IndexV
 /// All shards of all parts, ordered by rank and name. `attempt`, `step`, `serial` and `parent` stay
 /// unset, `ranks` is the largest of the parts'. Parts are manifests that meet the rules. A shard
 /// name twice: kAlreadyExists; a logical tensor with two dtypes or two shapes: kMismatch, naming
-/// both shards. Near-linear in the number of pieces.
+/// both shards. Digests of content are kept where all parts have them. Near-linear in the number of
+/// pieces.
 Result<ManifestColumns> MergeManifests(std::span<const ManifestView> parts);
+
+/// The digest of the content of all shards, where the manifest has those of the shards
+/// (spec/format.md, "Content digests").
+std::optional<Hash128> ContentOf(const ManifestView& manifest);
 
 /// FlatBuffer and trailer; equal columns give equal bytes. kLimitExceeded.
 Result<std::vector<std::byte>> EncodeManifest(const ManifestColumns& columns);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "format/checksum.h"
 #include "format/manifest/dtypes.h"
 #include "format/names.h"
 #include "format/pieces/fold.h"
@@ -138,6 +139,13 @@ Status CheckShardAgainst(const ManifestView& manifest, uint32_t shard,
   DSCKPT_ASSIGN_OR_RETURN(const ManifestColumns own, ManifestOfShard({.name = name}, index));
   const ManifestView own_view = ViewOf(own);
   DSCKPT_RETURN_IF_ERROR(ShardComparison(manifest, shard, pieces, own_view).Compare());
+  if (!manifest.shard_content.empty() && !own.shard_content.empty() &&
+      manifest.shard_content[shard] != own.shard_content[0]) {
+    return Status(StatusCode::kMismatch,
+                  "shard '" + Printable(name) + "' holds content of digest " +
+                      ToHex(own.shard_content[0]) + ", the manifest says " +
+                      ToHex(manifest.shard_content[shard]) + ": use another checkpoint");
+  }
   if (index.rank_own.size() > 0 && index.rank != manifest.shard_rank[shard]) {
     return Status(StatusCode::kMismatch, "shard '" + Printable(name) + "' holds what is rank " +
                                              std::to_string(index.rank) +

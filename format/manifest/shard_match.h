@@ -28,9 +28,10 @@ class PiecesByShard {
 /// The attribute `step` of a shard, where it has one of kind int.
 std::optional<int64_t> RecordedStep(const TreeView& attributes);
 
-/// Rules S3 to S6: `pieces`, which are those of `shard`, are exactly what ManifestOfShard() makes
-/// of the index, with its dtypes and logical shapes; a recorded step is the manifest's. kMismatch
-/// names shard and piece. Both have passed their own rules. Near-linear in what the shard holds.
+/// Rules S3 to S7: `pieces`, which are those of `shard`, are exactly what ManifestOfShard() makes
+/// of the index, with its dtypes and logical shapes; a recorded step is the manifest's, and so is a
+/// digest of content. kMismatch names shard and piece. Both have passed their own rules.
+/// Near-linear in what the shard holds.
 Status CheckShardAgainst(const ManifestView& manifest, uint32_t shard,
                          std::span<const uint32_t> pieces, const IndexView& index);
 

@@ -23,7 +23,6 @@ constexpr size_t kHashAt = 48;
 constexpr size_t kMagicAt = 56;
 
 constexpr uint16_t kManifestMajor = 1;
-constexpr uint16_t kManifestMinor = 0;
 constexpr std::string_view kMagic = "DSCKMANI";
 // Where and what a FlatBuffer of the schema begins with.
 constexpr size_t kIdentifierAt = 4;
@@ -60,9 +59,10 @@ Status CheckVersion(std::span<const std::byte> trailer) {
                                                 " needs another dsckpt; this one reads major " +
                                                 std::to_string(kManifestMajor));
   }
-  if (const auto bits = LoadLittleEndian<uint64_t>(trailer.data() + kMustUnderstandAt); bits != 0) {
+  const auto bits = LoadLittleEndian<uint64_t>(trailer.data() + kMustUnderstandAt);
+  if (const uint64_t unknown = bits & ~kManifestHasParts; unknown != 0) {
     return Status(StatusCode::kUnsupported,
-                  "manifest feature bits " + std::to_string(bits) +
+                  "manifest feature bits " + std::to_string(unknown) +
                       " must be understood to read it: a newer dsckpt is needed");
   }
   return {};
@@ -70,7 +70,7 @@ Status CheckVersion(std::span<const std::byte> trailer) {
 
 }  // namespace
 
-void AppendManifestTrailer(std::vector<std::byte>& bytes) {
+void AppendManifestTrailer(std::vector<std::byte>& bytes, const ManifestVersion& version) {
   bytes.resize((bytes.size() + 7) / 8 * 8);
   const uint64_t buffer_bytes = bytes.size();
   bytes.resize(buffer_bytes + kManifestTrailerBytes);
@@ -78,10 +78,15 @@ void AppendManifestTrailer(std::vector<std::byte>& bytes) {
   StoreLittleEndian(trailer + kFileBytesAt, uint64_t{bytes.size()});
   StoreLittleEndian(trailer + kBufferBytesAt, buffer_bytes);
   StoreLittleEndian(trailer + kMajorAt, kManifestMajor);
-  StoreLittleEndian(trailer + kMinorAt, kManifestMinor);
+  StoreLittleEndian(trailer + kMinorAt, version.minor);
   StoreLittleEndian(trailer + kLengthAt, static_cast<uint32_t>(kManifestTrailerBytes));
+  StoreLittleEndian(trailer + kMustUnderstandAt, version.must_understand);
   StoreLittleEndian(trailer + kHashAt, Hash64(std::span(bytes).first(buffer_bytes + kHashAt)));
   std::memcpy(trailer + kMagicAt, kMagic.data(), kMagic.size());
+}
+
+uint64_t ManifestSum(std::span<const std::byte> bytes) {
+  return LoadLittleEndian<uint64_t>(bytes.last(kManifestTrailerBytes).data() + kHashAt);
 }
 
 Status CheckManifestEnds(std::span<const std::byte> begin, std::span<const std::byte> end,
@@ -103,7 +108,7 @@ Status CheckManifestEnds(std::span<const std::byte> begin, std::span<const std::
                     ", found " + std::to_string(declared));
 }
 
-Result<std::span<const std::byte>> CheckManifestTrailer(std::span<const std::byte> bytes) {
+Result<ManifestBody> CheckManifestTrailer(std::span<const std::byte> bytes) {
   DSCKPT_RETURN_IF_ERROR(CheckManifestEnds(bytes, bytes, bytes.size()));
   const uint64_t buffer_bytes = bytes.size() - kManifestTrailerBytes;
   const auto trailer = bytes.subspan(buffer_bytes);
@@ -120,7 +125,7 @@ Result<std::span<const std::byte>> CheckManifestTrailer(std::span<const std::byt
     return Corrupt("FlatBuffer bytes", buffer_bytes / 8 * 8, get64(kBufferBytesAt));
   }
   if (get64(kReservedAt) != 0) return Corrupt("reserved bytes", 0, get64(kReservedAt));
-  return bytes.first(buffer_bytes);
+  return ManifestBody{bytes.first(buffer_bytes), get64(kMustUnderstandAt)};
 }
 
 }  // namespace dsckpt::format

@@ -576,6 +576,12 @@ typedef struct dsckpt_checkpoint_info {
   uint32_t shard_count;
   uint32_t tensor_count;  ///< Logical tensors.
   int32_t has_manifest;   ///< 0 for a single shard.
+  /// One digest of what all files hold, its halves; dsckpt::Checkpoint::ContentDigest says when two
+  /// are equal. 0 without `has_content`.
+  uint64_t content_low;
+  uint64_t content_high;    ///< See `content_low`.
+  int32_t has_content;      ///< 0 where a file has no digest of its content.
+  uint32_t manifest_parts;  ///< Files beside the manifest that hold its pieces; 0: it does itself.
 } dsckpt_checkpoint_info;
 
 /// Fills the first `out->size` bytes of `out`.

@@ -125,6 +125,9 @@ class Checkpoint {
   const std::string& path() const;
   /// Returns whether the checkpoint is a directory with a manifest.
   bool has_manifest() const;
+  /// Returns the number of files beside the manifest that hold its pieces (ManifestPartName()); 0
+  /// where it holds them itself, as one of up to some 17 million pieces does.
+  uint32_t manifest_parts() const;
   /// Returns the step, or kUnknownStep where nothing tells it.
   int64_t step() const;
   /// Returns what tells the step.
@@ -138,6 +141,11 @@ class Checkpoint {
   std::string_view attempt() const;
   /// Returns the number of ranks that saved the checkpoint.
   uint32_t ranks() const;
+  /// Returns one digest of what all files hold: it is equal where as many files of the same ranks
+  /// hold equal content, however that was saved. It is nothing where a file has no digest of its
+  /// content: one of format 1.0, or plain safetensors. No file is read for it (spec/format.md,
+  /// "Content digests"). Not cryptographic.
+  std::optional<Hash128> ContentDigest() const;
   /// Returns the number of files.
   uint32_t shard_count() const;
   /// Returns what the manifest says about a file. REQUIRES: shard < shard_count().

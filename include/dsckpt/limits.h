@@ -55,8 +55,10 @@ inline constexpr uint64_t kMaxVendors = 32;
 /// arithmetic of every verifier in range.
 inline constexpr uint64_t kMaxIndexBytes = (uint64_t{1} << 31) - 64 * kKiB;
 /// The greatest size of a manifest, in bytes: half of what FlatBuffers addresses, because every
-/// rank of a group reads it.
+/// rank of a group reads it. The pieces of a greater one are in parts, each of this size at most.
 inline constexpr uint64_t kMaxManifestBytes = kGiB;
+/// The greatest number of parts of a manifest.
+inline constexpr uint64_t kMaxManifestParts = 1024;
 /// The greatest size of a JSON header, in bytes; the stock safetensors loader refuses a longer one.
 /// The header of a shard that would need more lists only `__dsckpt__`.
 inline constexpr uint64_t kMaxHeaderJsonBytes = 100'000'000;

@@ -18,6 +18,12 @@ inline constexpr int64_t kUnknownStep = -1;
 
 /// The file that makes a directory a checkpoint, once the directory holds it.
 inline constexpr std::string_view kManifestName = "dsckpt.manifest";
+/// Returns the name of part `part`, from 0, of a manifest whose pieces are in several files:
+/// kManifestName, a dot, and the number in five digits. REQUIRES: part < kMaxManifestParts.
+std::string ManifestPartName(uint32_t part);
+/// Returns whether a file in a checkpoint's directory can be a part of a manifest by its name:
+/// kManifestName, a dot, and digits. Writers give no shard such a name.
+bool IsManifestPartName(std::string_view name);
 /// The file of a run directory that names the checkpoint to resume from.
 inline constexpr std::string_view kLatestName = "latest";
 

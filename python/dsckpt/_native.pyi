@@ -326,6 +326,7 @@ class Checkpoint:
     step: int | None
     attempt: str
     ranks: int
+    content_digest: str | None
     def shards(self) -> list[tuple[str, int, int]]:
         """(name, rank, bytes)."""
     def open_shard(self, shard: int) -> File: ...

@@ -75,6 +75,15 @@ class Checkpoint:
         return self._native.shards()
 
     @property
+    def content_digest(self) -> str | None:
+        """One digest of what all files hold, 32 hexadecimal digits, without reading them.
+
+        It is equal where as many files of the same ranks hold equal content. None where a file has
+        no digest of its content: plain safetensors, or one of format 1.0. Not cryptographic.
+        """
+        return self._native.content_digest
+
+    @property
     def attributes(self) -> dict[str, Any]:
         """The attributes of rank 0's first file; where rank 0 wrote none, of the lowest rank's."""
         # They ascend by rank.

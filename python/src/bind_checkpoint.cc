@@ -119,6 +119,8 @@ void BindCheckpoint(nb::module_& module) {
                    })
       .def_prop_ro("attempt", [](const Checkpoint& self) { return ToStr(self.attempt()); })
       .def_prop_ro("ranks", &Checkpoint::ranks)
+      .def_prop_ro("content_digest",
+                   [](const Checkpoint& self) { return ToHex(self.ContentDigest()); })
       .def("shards", &Shards)
       .def("open_shard", &OpenShard, "shard"_a)
       .def("tensors", &Tensors)

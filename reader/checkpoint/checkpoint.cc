@@ -118,12 +118,16 @@ std::string Checkpoint::Impl::Title(uint32_t tensor) const {
 
 const std::string& Checkpoint::path() const { return impl_->path; }
 bool Checkpoint::has_manifest() const { return impl_->has_manifest; }
+uint32_t Checkpoint::manifest_parts() const { return impl_->manifest.part_count(); }
 int64_t Checkpoint::step() const { return impl_->Step().step; }
 StepSource Checkpoint::step_source() const { return impl_->Step().source; }
 uint64_t Checkpoint::serial() const { return impl_->manifest.serial; }
 uint64_t Checkpoint::parent() const { return impl_->manifest.parent; }
 std::string_view Checkpoint::attempt() const { return impl_->manifest.attempt; }
 uint32_t Checkpoint::ranks() const { return impl_->manifest.ranks; }
+std::optional<Hash128> Checkpoint::ContentDigest() const {
+  return format::ContentOf(impl_->manifest);
+}
 uint32_t Checkpoint::shard_count() const { return impl_->manifest.shard_count(); }
 
 ShardInfo Checkpoint::shard(uint32_t i) const { return impl_->Shard(i); }

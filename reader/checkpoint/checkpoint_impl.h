@@ -41,7 +41,7 @@ struct DSCKPT_HIDDEN Checkpoint::Impl {
   CheckpointOptions options;
   bool has_manifest = false;
   std::vector<std::byte> manifest_bytes;             // with a manifest: what it borrows from
-  std::unique_ptr<format::ManifestColumns> columns;  // without: likewise
+  std::unique_ptr<format::ManifestColumns> columns;  // without one, or with parts: likewise
   format::ManifestView manifest;
   std::vector<DTypeInfo> dtypes;         // by position in manifest.dtypes
   std::vector<std::string> shard_paths;  // by shard

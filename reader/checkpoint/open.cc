@@ -52,8 +52,9 @@ Status OpenDirectory(Checkpoint::Impl& impl) {
                       "('dsckpt ls' lists a run's)")
         .WithPath(impl.path);
   }
-  impl.manifest = stored->view;  // Borrows from the bytes.
+  impl.manifest = stored->view;  // Borrows from the bytes, or from the columns.
   impl.manifest_bytes = std::move(stored->bytes);
+  impl.columns = std::move(stored->columns);
   impl.has_manifest = true;
   for (const std::string_view name : impl.manifest.shard_names) {
     impl.shard_paths.push_back(impl.path + "/" + std::string(name));

@@ -171,8 +171,11 @@ Result<std::vector<DirectoryVector>> ValidDirectories(const std::string& pieces,
                                                       const std::string& manifest,
                                                       const std::string& nothing) {
   DSCKPT_ASSIGN_OR_RETURN(const std::string of_nothing, ManifestOfOne(nothing, "nothing.dsckpt"));
+  const DirectoryVector sharded = {
+      "sharded", {{kManifest, manifest}, {kShard, pieces}, {kSecond, pieces_rank1}}};
   return std::vector<DirectoryVector>{
-      {"sharded", {{kManifest, manifest}, {kShard, pieces}, {kSecond, pieces_rank1}}},
+      sharded,
+      ValidParts(sharded),
       {"sharded-nothing", {{kManifest, of_nothing}, {"nothing.dsckpt", nothing}}},
       {"sharded-unaligned",
        {{kManifest, WithUnalignedManifestVectors(of_nothing)}, {"nothing.dsckpt", nothing}}}};
@@ -208,7 +211,9 @@ Result<std::vector<DirectoryVector>> InvalidDirectories(const DirectoryVector& v
   copies.files[kSecond] = changed;
   copies.tensor = "norm";
   copies.read_code = StatusCode::kMismatch;
-  return collection.Take();
+  std::vector<DirectoryVector> vectors = collection.Take();
+  for (DirectoryVector& vector : InvalidParts(valid)) vectors.push_back(std::move(vector));
+  return vectors;
 }
 
 }  // namespace dsckpt::conformance

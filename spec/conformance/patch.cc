@@ -66,10 +66,13 @@ format::ManifestColumns Own(const format::ManifestView& view) {
           .shard_file_bytes = Own(view.shard_file_bytes),
           .shard_index_bytes = Own(view.shard_index_bytes),
           .shard_index_xxh3_64 = Own(view.shard_index_xxh3_64),
+          .shard_content = Own(view.shard_content),
           .dtypes = Own(view.dtypes),
           .logical_dtype = Own(view.logical_dtype),
           .pieces = Own(view.pieces),
-          .piece_shard = Own(view.piece_shard)};
+          .piece_shard = Own(view.piece_shard),
+          .part_file_bytes = Own(view.part_file_bytes),
+          .part_xxh3_64 = Own(view.part_xxh3_64)};
 }
 
 format::AnnotationColumns Own(const format::AnnotationView& view) {
@@ -262,11 +265,22 @@ std::string WithLongerHeader(const std::string& bytes) {
                    });
 }
 
+format::ManifestColumns ManifestColumnsOf(const std::string& bytes) {
+  const std::vector<uint64_t> words = Aligned(bytes);
+  return Own(format::ParseManifest(std::as_bytes(std::span(words)).first(bytes.size())).value());
+}
+
+std::string WithoutPartSums(const std::string& manifest) {
+  std::string changed = manifest;
+  const auto* const sums = fbs::GetManifest(changed.data())->parts()->xxh3_64();
+  const auto at = static_cast<size_t>(reinterpret_cast<const char*>(sums) - changed.data());
+  changed.replace(at, 4, 4, '\0');
+  return changed;
+}
+
 std::string WithManifest(const std::string& bytes,
                          const std::function<void(format::ManifestColumns&)>& change) {
-  const std::vector<uint64_t> words = Aligned(bytes);
-  format::ManifestColumns columns =
-      Own(format::ParseManifest(std::as_bytes(std::span(words)).first(bytes.size())).value());
+  format::ManifestColumns columns = ManifestColumnsOf(bytes);
   change(columns);
   return TextOf(format::EncodeManifest(columns).value());
 }

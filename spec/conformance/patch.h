@@ -29,6 +29,10 @@ using ColumnsChange = std::function<void(format::IndexColumns&)>;
 using PartsChange = std::function<void(Parts&)>;
 using BytesChange = std::function<void(std::string&)>;
 
+/// REQUIRES: `bytes` is a valid manifest.
+format::ManifestColumns ManifestColumnsOf(const std::string& bytes);
+/// The column of the parts' sums empty; the trailer as it was. REQUIRES: it has parts.
+std::string WithoutPartSums(const std::string& manifest);
 /// The manifest re-encoded with changed columns. REQUIRES: `bytes` is a valid manifest.
 std::string WithManifest(const std::string& bytes,
                          const std::function<void(format::ManifestColumns&)>& change);

@@ -217,7 +217,7 @@ void AddTrailerRules(Collection& c, const std::string& valid) {
   flipped[100] = static_cast<char>(flipped[100] ^ 1);
   c.Add("m3-checksum", kCorrupt, "checksum", flipped);
   c.Trailer("m4-major-2", StatusCode::kUnsupported, "version 2.0", 16, 2);
-  c.Trailer("m5-must-understand", StatusCode::kUnsupported, "feature bits", 24, 1);
+  c.Trailer("m5-must-understand", StatusCode::kUnsupported, "feature bits", 24, 2);
   c.Trailer("m6-trailer-bytes", kCorrupt, "length", 20, 72);
   c.Trailer("m6-buffer-bytes", kCorrupt, "FlatBuffer bytes", 8, 0);
   c.Trailer("m6-reserved", kCorrupt, "reserved", 47, 1);
@@ -340,7 +340,9 @@ Result<std::vector<InvalidVector>> InvalidManifests(const std::string& manifest)
   AddTrailerRules(collection, manifest);
   AddShardRules(collection);
   AddManifestPieceRules(collection);
-  return collection.Take();
+  std::vector<InvalidVector> vectors = collection.Take();
+  for (InvalidVector& vector : InvalidPartTables(manifest)) vectors.push_back(std::move(vector));
+  return vectors;
 }
 
 }  // namespace dsckpt::conformance

@@ -75,6 +75,13 @@ Result<std::vector<DirectoryVector>> ValidDirectories(const std::string& pieces,
 /// what the shards hold together is no whole tensor.
 Result<std::vector<DirectoryVector>> InvalidDirectories(const DirectoryVector& valid);
 
+/// The first of ValidDirectories() with its manifest in two parts.
+DirectoryVector ValidParts(const DirectoryVector& sharded);
+/// Broken variants of that.
+std::vector<DirectoryVector> InvalidParts(const DirectoryVector& sharded);
+/// Manifests that say wrong things of their parts; `manifest` has none.
+std::vector<InvalidVector> InvalidPartTables(const std::string& manifest);
+
 /// A manifest of one shard of rank 0.
 Result<std::string> ManifestOfOne(const std::string& shard, std::string_view name);
 

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "format/checksum.h"
 #include "format/manifest/manifest.h"
 #include "tests/support/catch.h"
 
@@ -245,4 +246,42 @@ TEST_CASE("merge: any order and any grouping of the parts gives the same bytes")
     const ManifestColumns second = Merge({parts.begin() + half, parts.end()}).value();
     CHECK(EncodeManifest(Merge({second, first}).value()).value() == bytes);
   }
+}
+
+TEST_CASE("merge: digests of content follow their shards, and are kept where all have them") {
+  std::vector<ManifestColumns> parts;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    Shard shard{"s" + std::to_string(rank), rank};
+    shard.Tensor("t" + std::to_string(rank), kFloat, {2});
+    parts.push_back(shard.Manifest());
+    parts.back().shard_content = {{100 + rank, 200 + rank}};
+  }
+  const std::vector<Hash128> ordered = {{100, 200}, {101, 201}, {102, 202}};
+  CHECK(Merge({parts[2], parts[0], parts[1]})->shard_content == ordered);
+  // A rank without shards has none to give.
+  CHECK(Merge({parts[0], ManifestColumns(), parts[1], parts[2]})->shard_content == ordered);
+  parts[1].shard_content.clear();
+  CHECK(Merge(parts)->shard_content.empty());
+}
+
+TEST_CASE("the content digest of a checkpoint is over ranks and contents in order") {
+  ManifestColumns m;
+  m.shard_names = {"a", "b"};
+  m.shard_rank = {1, 7};
+  CHECK_FALSE(ContentOf(ViewOf(m)));
+  m.shard_content = {{0x0102030405060708, 9}, {10, 11}};
+  std::vector<std::byte> bytes;
+  const auto add = [&bytes](uint64_t value, int width) {
+    for (int i = 0; i < width; ++i) bytes.push_back(static_cast<std::byte>(value >> (8 * i)));
+  };
+  add(2, 4);
+  add(1, 4);
+  add(0x0102030405060708, 8);
+  add(9, 8);
+  add(7, 4);
+  add(10, 8);
+  add(11, 8);
+  CHECK(ContentOf(ViewOf(m)) == HashChunk(bytes));
+  std::swap(m.shard_content[0], m.shard_content[1]);
+  CHECK(ContentOf(ViewOf(m)) != HashChunk(bytes));
 }

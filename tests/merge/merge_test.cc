@@ -232,3 +232,18 @@ TEST_CASE("the file that names a run's latest checkpoint is no output") {
   std::filesystem::create_directory(dir / "elsewhere");
   CHECK(Merge(shards, dir / "elsewhere/latest").status().ToString() == "Ok");
 }
+
+TEST_CASE("merge: an output whose manifest is in parts is one that can be replaced") {
+  const TempDir dir;
+  const std::string source =
+      std::string(DSCKPT_SOURCE_DIR) + "/spec/conformance/valid/sharded-parts";
+  const std::string out = dir / "out";
+  std::filesystem::copy(source, out);
+  MergeOptions options;
+  options.replace = true;
+  options.max_shard_bytes = 100;
+  const std::string input[] = {source};
+  CHECK(Merge(input, out, options).status().ToString() == "Ok");
+  CHECK(Checkpoint::Open(out)->manifest_parts() == 0);
+  CHECK_FALSE(std::filesystem::exists(out + "/dsckpt.manifest.00000"));
+}

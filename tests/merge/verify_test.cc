@@ -171,3 +171,30 @@ TEST_CASE("a verification ends between files, and callbacks may throw") {
   options.on_file = [](const FileVerification&) { throw std::runtime_error("no more"); };
   CHECK(VerifyCheckpoint(dir / "run", options).status().code() == StatusCode::kInvalidArgument);
 }
+
+TEST_CASE("a checkpoint whose manifest is in parts is verified with them") {
+  const TempDir dir;
+  const std::string whole = dir / "whole";
+  std::filesystem::copy(std::string(DSCKPT_SOURCE_DIR) + "/spec/conformance/valid/sharded-parts",
+                        whole);
+  const auto good = VerifyCheckpoint(whole);
+  REQUIRE(good.status().ToString() == "Ok");
+  CHECK(good->ok);
+  CHECK(good->files.size() == 2);
+  CHECK(good->ignored_entries.empty());
+  const std::string part = whole + "/dsckpt.manifest.00001";
+  std::string bytes = ReadWholeFile(part);
+  bytes[bytes.size() / 2] ^= 1;
+  WriteWholeFile(part, bytes);
+  const auto bad = VerifyCheckpoint(whole);
+  REQUIRE(bad.status().ToString() == "Ok");
+  CHECK_FALSE(bad->ok);
+  REQUIRE(bad->problems.size() == 1);
+  CHECK(bad->problems[0].code() == StatusCode::kCorrupt);
+  CHECK(bad->problems[0].path() == part);
+  // A third part is none of this manifest's.
+  std::filesystem::copy_file(part, whole + "/dsckpt.manifest.00002");
+  bytes[bytes.size() / 2] ^= 1;
+  WriteWholeFile(part, bytes);
+  CHECK(VerifyCheckpoint(whole)->ignored_entries == Strings{whole + "/dsckpt.manifest.00002"});
+}

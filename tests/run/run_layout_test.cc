@@ -47,6 +47,9 @@ TEST_CASE("every name that is made is parsed as what it is") {
       {DefaultShardName(3), EntryKind::kOther},
       {std::string(kLatestName), EntryKind::kLatest},
       {std::string(kManifestName), EntryKind::kManifest},
+      {"dsckpt.manifest.00000", EntryKind::kManifest},
+      {"dsckpt.manifest.", EntryKind::kOther},
+      {"dsckpt.manifest.0000x", EntryKind::kOther},
       {std::string(run::kRunLockName), EntryKind::kRunLock},
       {run::EntryLockName("save.v2"), EntryKind::kEntryLock, {}, "save.v2"},
       {base(temporary->path), EntryKind::kTemporary},
@@ -142,6 +145,21 @@ TEST_CASE("shards may have the names that a manifest may hold") {
   const std::string id(20, '1');
   CHECK(run::CheckCheckpointName(std::string(255 - 12 - 20, 'a'), id).ok());
   CHECK_FALSE(run::CheckCheckpointName(std::string(255 - 12 - 19, 'a'), id).ok());
+}
+
+TEST_CASE("parts of a manifest have names that shards may not get") {
+  CHECK(ManifestPartName(0) == "dsckpt.manifest.00000");
+  CHECK(ManifestPartName(1023) == "dsckpt.manifest.01023");
+  for (const char* name : {"dsckpt.manifest.00000", "dsckpt.manifest.7"}) {
+    CHECK(IsManifestPartName(name));
+    CHECK(run::CheckShardName(name).message().find("a commit uses") != std::string::npos);
+  }
+  for (const char* name : {"dsckpt.manifest", "dsckpt.manifest.", "dsckpt.manifest.0a",
+                           "dsckpt.manifest0", "xdsckpt.manifest.0"}) {
+    INFO(name);
+    CHECK_FALSE(IsManifestPartName(name));
+  }
+  CHECK(run::CheckShardName("dsckpt.manifest.0a").ok());
 }
 
 TEST_CASE("default names") {

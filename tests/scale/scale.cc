@@ -2,11 +2,13 @@
 // (docs/explanation/scaling.md):
 //   dsckpt_scale ranks 16384 [DIR]   a manifest of N ranks: reports, merge, write, open, list
 //   dsckpt_scale pieces 1024 [DIR]   N tensors in N shards each: `dsckpt merge --dry-run`
+//   dsckpt_scale manifest 20000000 [DIR [BYTES]]   a manifest of N pieces, in parts of BYTES
 // Prints one line of seconds a step. Exits with 1 when an answer is wrong.
 
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -17,8 +19,9 @@
 
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/engine.h"
+#include "dsckpt/run_layout.h"
 #include "format/manifest/manifest.h"
-#include "io/directory.h"
+#include "run/manifest_file.h"
 #include "state/description.h"
 #include "state/file_layout.h"
 
@@ -55,6 +58,20 @@ void Must(const Status& status) {
 
 std::string TensorName(uint32_t stage, uint32_t layer) {
   return "stage." + std::to_string(stage) + ".layer." + std::to_string(layer) + ".weight";
+}
+
+/// Ascending in the number.
+std::string ManyName(uint32_t tensor) {
+  const std::string number = std::to_string(tensor);
+  return "layer." + std::string(10 - number.size(), '0') + number + ".weight";
+}
+
+double ManifestMegabytes(const std::string& checkpoint, uint32_t parts) {
+  uint64_t bytes = fs::file_size(run::ManifestPath(checkpoint));
+  for (uint32_t i = 0; i < parts; ++i) {
+    bytes += fs::file_size(checkpoint + "/" + ManifestPartName(i));
+  }
+  return static_cast<double>(bytes) / 1e6;
 }
 
 double PeakMegabytes() {
@@ -121,12 +138,9 @@ int Ranks(uint32_t ranks, const std::string& directory) {
   manifest->step = 1;
   manifest->ranks = ranks;
   steps.Done("reports merged");
-  {
-    const auto bytes = format::EncodeManifest(*manifest);
-    Must(bytes.status());
-    Must(io::WriteSmallFile(checkpoint + "/dsckpt.manifest", *bytes));
-    std::printf("  manifest of %.1f MB\n", static_cast<double>(bytes->size()) / 1e6);
-  }
+  const auto files = run::WriteManifest(checkpoint, *manifest);
+  Must(files.status());
+  std::printf("  manifest of %.1f MB\n", ManifestMegabytes(checkpoint, *files));
   steps.Done("manifest encoded and written");
   *manifest = {};
   parts = {};
@@ -148,6 +162,75 @@ int Ranks(uint32_t ranks, const std::string& directory) {
   if (run->checkpoints().size() != 1 || run->checkpoints()[0].shards != ranks) return 1;
   std::printf("%u ranks, %u pieces: %.3f s, peak %.0f MB\n", ranks, ranks * kTensorsPerShard,
               steps.total(), PeakMegabytes());
+  return 0;
+}
+
+/// Tensors that are cut into rows over as many shards; a multiple of them where `count` is none.
+format::ManifestColumns ManyPieces(uint32_t count, uint32_t shards) {
+  format::ManifestColumns m;
+  m.attempt = "scale-1";
+  m.step = 1;
+  m.ranks = shards;
+  m.dtypes = {{static_cast<uint16_t>(DType::kF32), 32, 1, 4}};
+  for (uint32_t s = 0; s < shards; ++s) {
+    const std::string number = std::to_string(s);
+    m.shard_names.push_back("shard-" + std::string(8 - number.size(), '0') + number);
+    m.shard_rank.push_back(s);
+    m.shard_file_bytes.push_back(1 << 20);
+    m.shard_index_bytes.push_back(1 << 14);
+    m.shard_index_xxh3_64.push_back(s);
+  }
+  format::PieceColumns& p = m.pieces;
+  const uint32_t tensors = (count + shards - 1) / shards;
+  p.bounds.reserve(size_t{4} * tensors * shards);
+  for (uint32_t t = 0; t < tensors; ++t) {
+    p.logical_names.Append(ManyName(t));
+    p.logical_dims.insert(p.logical_dims.end(), {shards, 16});
+    p.logical_dim_end.push_back(2 * (t + 1));
+    m.logical_dtype.push_back(0);
+    for (uint32_t s = 0; s < shards; ++s) {
+      p.tensor.push_back(t);
+      p.logical.push_back(t);
+      p.element_offset.push_back(0);
+      p.form.push_back(0);
+      p.bounds.insert(p.bounds.end(), {s, 0, 1, 16});
+      p.bounds_end.push_back(static_cast<uint32_t>(p.bounds.size()));
+      p.replica_group.push_back(0);
+      m.piece_shard.push_back(s);
+    }
+  }
+  return m;
+}
+
+int Manifest(uint32_t count, const std::string& directory, uint64_t max_bytes) {
+  const uint32_t shards = std::min<uint32_t>(16384, count / 100 + 1);
+  Steps steps;
+  uint32_t parts = 0;
+  const uint32_t tensors = (count + shards - 1) / shards;
+  {
+    const format::ManifestColumns manifest = ManyPieces(count, shards);
+    steps.Done("columns made");
+    const auto written = run::WriteManifest(directory, manifest, max_bytes);
+    Must(written.status());
+    parts = *written;
+  }
+  steps.Done("encoded and written");
+  std::printf("  %u parts, manifest of %.1f MB, peak %.0f MB\n", parts,
+              ManifestMegabytes(directory, parts), PeakMegabytes());
+  const auto opened = Checkpoint::Open(directory);
+  Must(opened.status());
+  steps.Done("opened");
+  for (const uint32_t t : {0U, tensors / 2, tensors - 1}) {
+    const auto tensor = opened->FindTensor(ManyName(t));
+    Must(tensor.status());
+    const auto pieces = opened->Pieces(tensor->ordinal);
+    if (pieces.size() != shards || pieces.back().shard != shards - 1) return 1;
+    if (pieces[1].piece.box != std::vector<Range>{{1, 2}, {0, 16}}) return 1;
+  }
+  steps.Done("three tensors' pieces found");
+  if (opened->manifest_parts() != parts || opened->tensor_count() != tensors) return 1;
+  std::printf("%u pieces: %.3f s, peak %.0f MB\n", tensors * shards, steps.total(),
+              PeakMegabytes());
   return 0;
 }
 
@@ -187,15 +270,18 @@ int Pieces(uint32_t count, const std::string& directory) {
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::fprintf(stderr, "usage: dsckpt_scale ranks|pieces N [DIR]\n");
+    std::fprintf(stderr, "usage: dsckpt_scale ranks|pieces|manifest N [DIR [BYTES]]\n");
     return 2;
   }
   const std::string parent = argc > 3 ? argv[3] : ".";
   const std::string directory = parent + "/scale-" + std::to_string(getpid());
   fs::create_directories(directory);
   const auto count = static_cast<uint32_t>(std::atoi(argv[2]));
-  const int code =
-      std::string(argv[1]) == "ranks" ? Ranks(count, directory) : Pieces(count, directory);
+  const std::string what = argv[1];
+  const uint64_t max_bytes = argc > 4 ? std::strtoull(argv[4], nullptr, 10) : kMaxManifestBytes;
+  const int code = what == "ranks"      ? Ranks(count, directory)
+                   : what == "manifest" ? Manifest(count, directory, max_bytes)
+                                        : Pieces(count, directory);
   fs::remove_all(directory);
   return code;
 }

@@ -78,6 +78,10 @@ void PrintSummary(Console& console, const Checkpoint& checkpoint,
   console.Print("  {}\n", Count(totals.all().elements, "parameter"));
   if (checkpoint.has_manifest())
     console.Print("  attempt {}\n", TerminalName(checkpoint.attempt()));
+  if (checkpoint.manifest_parts() > 0)
+    console.Print("  manifest in {}\n", Count(checkpoint.manifest_parts(), "part"));
+  if (const auto content = checkpoint.ContentDigest())
+    console.Print("  content {}\n", HexDigest(*content));
 }
 
 void PrintShards(Console& console, const merge::CheckpointHealth& health, uint64_t limit) {
@@ -249,6 +253,10 @@ void WriteJson(Console& console, const Checkpoint& checkpoint,
   json.Key("parent").Uint(checkpoint.parent());
   json.Key("attempt");
   checkpoint.has_manifest() ? json.String(checkpoint.attempt()) : json.Null();
+  json.Key("manifest_parts").Uint(checkpoint.manifest_parts());
+  json.Key("content_digest");
+  const std::optional<Hash128> content = checkpoint.ContentDigest();
+  content ? json.String(HexDigest(*content)) : json.Null();
   json.Key("ranks").Uint(checkpoint.ranks());
   json.Key("complete").Bool(health.complete);
   json.Key("bytes").Uint(health.bytes);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace dsckpt {
 namespace {
 
 std::atomic<CheckpointStepHook> step_hook{nullptr};
+std::atomic<uint64_t> manifest_limit{kMaxManifestBytes};
 
 /// Attribute caches of network file systems hide what others did for a while.
 constexpr std::chrono::seconds kListPatience{30};
@@ -35,7 +37,7 @@ Status Unsynced(const AttemptPaths& paths, const Status& why) {
 }
 
 bool IsPublished(const AttemptPaths& paths) {
-  const auto manifest = run::ReadManifest(paths.Final());
+  const auto manifest = run::ReadManifestAlone(paths.Final());
   return manifest.ok() && manifest->view.attempt == paths.attempt;
 }
 
@@ -90,15 +92,22 @@ Status MoveDirectory(const AttemptPaths& paths, bool replaces, const io::Warn& w
   return Status();
 }
 
-/// Moves shards and manifest of an attempt one by one. Those that a crash stopped may have some
-/// shards in place already.
+/// The files that go before a manifest: its shards and its parts.
+std::vector<std::string> FilesOf(const std::vector<std::string>& shards, uint32_t parts) {
+  std::vector<std::string> files = shards;
+  for (uint32_t i = 0; i < parts; ++i) files.push_back(ManifestPartName(i));
+  return files;
+}
+
+/// Moves shards, parts and manifest of an attempt one by one. Those that a crash stopped may have
+/// some of them in place already.
 class InPlaceMove {
  public:
-  InPlaceMove(const AttemptPaths& paths, const std::vector<std::string>& shards)
-      : paths_(paths), shards_(shards) {}
+  InPlaceMove(const AttemptPaths& paths, const std::vector<std::string>& files)
+      : paths_(paths), files_(files) {}
 
   Status Run(const io::Warn& warn) {
-    const std::vector<std::string> old = OldShards();
+    const std::vector<std::string> old = OldFiles();
     Status moved = Move();
     if (!moved.ok()) {
       for (const std::string& path : moved_) WarnOf(io::RemoveAll(path), warn);
@@ -108,18 +117,25 @@ class InPlaceMove {
     DSCKPT_RETURN_IF_ERROR(SyncPublished(paths_));
     CheckpointStep("synced");
     WarnOf(io::RemoveAll(paths_.Directory()), warn);
-    for (const std::string& shard : old) {
-      if (std::find(shards_.begin(), shards_.end(), shard) != shards_.end()) continue;
-      WarnOf(io::RemoveAll(paths_.Final() + "/" + shard), warn);
+    for (const std::string& file : old) {
+      if (std::find(files_.begin(), files_.end(), file) != files_.end()) continue;
+      WarnOf(io::RemoveAll(paths_.Final() + "/" + file), warn);
     }
     return Status();
   }
 
  private:
-  std::vector<std::string> OldShards() const {
-    const auto old = run::ReadManifest(paths_.Final());
-    if (!old.ok()) return {};
-    return {old->view.shard_names.begin(), old->view.shard_names.end()};
+  /// The shards of the manifest that stands there, and all parts of any: those of an attempt that
+  /// was given up halfway have no manifest.
+  std::vector<std::string> OldFiles() const {
+    std::vector<std::string> files;
+    if (const auto old = run::ReadManifestAlone(paths_.Final()); old.ok()) {
+      files.assign(old->view.shard_names.begin(), old->view.shard_names.end());
+    }
+    if (const auto entries = io::ListDirectory(paths_.Final()); entries.ok()) {
+      std::copy_if(entries->begin(), entries->end(), std::back_inserter(files), IsManifestPartName);
+    }
+    return files;
   }
 
   Status Move() {
@@ -129,8 +145,8 @@ class InPlaceMove {
       DSCKPT_RETURN_IF_ERROR(io::SyncDirectory(paths_.Final()));
       CheckpointStep("replaced");
     }
-    for (const std::string& shard : shards_) {
-      DSCKPT_RETURN_IF_ERROR(MoveShard(shard));
+    for (const std::string& file : files_) {
+      DSCKPT_RETURN_IF_ERROR(MoveFile(file));
       CheckpointStep("moved");
     }
     DSCKPT_RETURN_IF_ERROR(io::SyncDirectory(paths_.Final()));
@@ -138,9 +154,9 @@ class InPlaceMove {
                                        run::ManifestPath(paths_.Final())));
   }
 
-  Status MoveShard(const std::string& shard) {
-    const std::string to = paths_.Final() + "/" + shard;
-    const std::string from = paths_.Directory() + "/" + shard;
+  Status MoveFile(const std::string& file) {
+    const std::string to = paths_.Final() + "/" + file;
+    const std::string from = paths_.Directory() + "/" + file;
     if (!io::Stands(from) && io::Stands(paths_.Directory()) && io::Stands(to)) return Status();
     DSCKPT_RETURN_IF_ERROR(Checked(io::RenameFile(from, to)));
     moved_.push_back(to);
@@ -152,7 +168,7 @@ class InPlaceMove {
   }
 
   const AttemptPaths& paths_;
-  const std::vector<std::string>& shards_;
+  const std::vector<std::string>& files_;
   std::vector<std::string> moved_;
 };
 
@@ -191,6 +207,8 @@ Status AwaitLatest(const AttemptPaths& paths) {
 
 void SetCheckpointStepHook(CheckpointStepHook hook) { step_hook = hook; }
 
+void SetManifestLimit(uint64_t max_bytes) { manifest_limit = max_bytes; }
+
 void CheckpointStep(const char* step) {
   if (const CheckpointStepHook hook = step_hook.load(); hook != nullptr) hook(step);
 }
@@ -215,24 +233,26 @@ Result<bool> CheckTarget(const AttemptPaths& paths, bool replace, bool run) {
 Status PublishAttempt(const AttemptPaths& paths, const format::ManifestColumns& manifest,
                       bool replaces, Coordinator::Clock::time_point deadline,
                       const io::Warn& warn) {
-  DSCKPT_ASSIGN_OR_RETURN(const auto bytes, format::EncodeManifest(manifest));
   DSCKPT_RETURN_IF_ERROR(FindShards(paths, manifest.shard_names, deadline));
-  Status written = io::WriteSmallFile(run::ManifestPath(paths.Directory()), bytes);
-  if (written.code() == StatusCode::kNotFound) return GivenUp(paths);
-  DSCKPT_RETURN_IF_ERROR(std::move(written));
+  const auto parts = run::WriteManifest(paths.Directory(), manifest, manifest_limit.load());
+  if (parts.status().code() == StatusCode::kNotFound) return GivenUp(paths);
+  DSCKPT_RETURN_IF_ERROR(parts.status());
   CheckpointStep("manifest");
   if (!paths.in_place) return MoveDirectory(paths, replaces, warn);
-  return InPlaceMove(paths, manifest.shard_names).Run(warn);
+  return InPlaceMove(paths, FilesOf(manifest.shard_names, *parts)).Run(warn);
 }
 
 Status FinishInPlace(const AttemptPaths& paths) {
-  const auto manifest = run::ReadManifest(paths.Directory());
+  const auto manifest = run::ReadManifestAlone(paths.Directory());
   if (!manifest.ok() || manifest->view.attempt != paths.attempt) return Status();
   if (io::Stands(run::ManifestPath(paths.Final()))) return Status();
-  if (!run::CheckShards({paths.Directory(), paths.Final()}, manifest->view).ok()) return Status();
+  if (!run::CheckParts({paths.Directory(), paths.Final()}, manifest->view).ok() ||
+      !run::CheckShards({paths.Directory(), paths.Final()}, manifest->view).ok()) {
+    return Status();
+  }
   const std::vector<std::string> shards(manifest->view.shard_names.begin(),
                                         manifest->view.shard_names.end());
-  return InPlaceMove(paths, shards).Run({});
+  return InPlaceMove(paths, FilesOf(shards, manifest->view.part_count())).Run({});
 }
 
 void DiscardAttempt(const AttemptPaths& paths) {

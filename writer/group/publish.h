@@ -19,6 +19,10 @@ using CheckpointStepHook = void (*)(const char* step);
 void SetCheckpointStepHook(CheckpointStepHook hook);
 void CheckpointStep(const char* step);
 
+/// From how many bytes on the pieces of a manifest are in parts. For tests, which cannot save a
+/// real limit's worth; kMaxManifestBytes outside of them.
+void SetManifestLimit(uint64_t max_bytes);
+
 /// Rank 0: whether the attempt may stand under its name. A checkpoint there gives way where it is
 /// to be replaced, and, in a `run` that has an order of saves, where training has left it behind.
 /// Returns whether anything does; kAlreadyExists.

@@ -37,6 +37,9 @@ Status RemoveCheckpoint(const std::string& run, const run::CompleteCheckpoint& c
   for (const std::string& shard : checkpoint.shards) {
     DSCKPT_RETURN_IF_ERROR(io::RemoveAll(directory + "/" + shard));
   }
+  for (uint32_t i = 0; i < checkpoint.parts; ++i) {
+    DSCKPT_RETURN_IF_ERROR(io::RemoveAll(directory + "/" + ManifestPartName(i)));
+  }
   return Status();
 }
 

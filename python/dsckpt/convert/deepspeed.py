@@ -157,4 +157,7 @@ def _copy_others(source: Path, target: Path, done: set[str]) -> None:
 
 
 def _others(source: Path, done: set[str]) -> Iterator[Path]:
-    return (p for p in source.iterdir() if p.name not in done and not p.name.startswith("."))
+    part = f"{MANIFEST}."
+    return (
+        p for p in source.iterdir() if p.name not in done and not p.name.startswith((".", part))
+    )

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "dsckpt/checkpoint.h"
+#include "dsckpt/limits.h"
 #include "tests/support/catch.h"
 #include "tests/support/power_cut_fs.h"
 #include "tests/support/temp_dir.h"
@@ -25,6 +26,7 @@ struct Scene {
   int when = 0;
   unsigned kept = 0;
   std::mt19937 random;
+  int tensors = 1;
 
   std::mutex mutex = {};  // Of all that follows, and `when`: commits go on behind the answer.
   // What is known at the moment of the cut.
@@ -62,7 +64,7 @@ void Perform(CheckpointWriter& writer, const Act& act) {
   if (act.kind == Act::Kind::kRollBack) {
     status = writer.RollBack(act.step);
   } else {
-    const Part part(0, 1, static_cast<float>(act.step), 4);
+    const Part part(0, 1, static_cast<float>(act.step), 4, scene->tensors);
     CheckpointSaveOptions options{.replace = act.kind == Act::Kind::kReplace};
     options.in_place = act.kind == Act::Kind::kInPlace;
     const auto handle = writer.Save(act.step, part.state(), options);
@@ -115,8 +117,8 @@ void CheckCut(const std::string& run) {
 }
 
 /// Whether the cut came before the end.
-bool CutAt(int when, unsigned kept, uint32_t seed, const std::vector<Act>& acts) {
-  Scene here{.when = when, .kept = kept, .random = std::mt19937(seed)};
+bool CutAt(int when, unsigned kept, uint32_t seed, const std::vector<Act>& acts, int tensors = 1) {
+  Scene here{.when = when, .kept = kept, .random = std::mt19937(seed), .tensors = tensors};
   fs::create_directory(here.root);
   scene = &here;
   {
@@ -179,4 +181,26 @@ TEST_CASE("in place, what was durable survives a power cut") {
          when += 9) {
     }
   }
+}
+
+TEST_CASE("a manifest in parts survives a power cut as any other") {
+  // Of a shard with nine tensors: five parts.
+  constexpr int kTensors = 9;
+  SetManifestLimit(1700);
+  {
+    const TempDir dir;
+    const auto engine = SmallEngine();
+    const auto writer = CheckpointWriter::Create(*engine, {.run_directory = dir / "run"}).value();
+    const Part part(0, 1, 1, 4, kTensors);
+    REQUIRE(writer->Save(1, part.state())->WaitDurable().ok());
+    CHECK(Checkpoint::Open(dir / "run/step-0000000001")->manifest_parts() == 5);
+  }
+  const std::vector<Act> in_place = {{K::kInPlace, 1}, {K::kInPlace, 2}};
+  for (const unsigned kept : {0u, 50u}) {
+    for (int when = 0; CutAt(when, kept, 11, kActs, kTensors); when += 23) {
+    }
+    for (int when = 0; CutAt(when, kept, 12, in_place, kTensors); when += 5) {
+    }
+  }
+  SetManifestLimit(kMaxManifestBytes);
 }

@@ -151,13 +151,17 @@ Status RankRun::Save(int64_t step, float value, const CheckpointSaveOptions& opt
   return handle.WaitDurable();
 }
 
-Part::Part(int rank, int size, float value, int64_t rows) {
+Part::Part(int rank, int size, float value, int64_t rows, int tensors) {
   const int64_t shape[] = {rows, 16};
   const auto box = SplitBox(shape, 0, rank, size);
   const int64_t mine = box[0].end - box[0].begin;
-  elements_.assign(static_cast<size_t>(mine * 16), value);
-  const Piece piece{.logical_name = "w", .logical_shape = shape, .box = box};
-  state_.AddTensor("w", elements_.data(), kF32, {mine, 16}, {.pieces = std::span(&piece, 1)});
+  elements_.assign(static_cast<size_t>(mine * 16 * tensors), value);
+  for (int i = 0; i < tensors; ++i) {
+    const std::string name = i == 0 ? "w" : "w" + std::to_string(i);
+    const Piece piece{.logical_name = name, .logical_shape = shape, .box = box};
+    state_.AddTensor(name, elements_.data() + i * mine * 16, kF32, {mine, 16},
+                     {.pieces = std::span(&piece, 1)});
+  }
 }
 
 std::vector<std::string> VisibleNames(const std::string& run) {

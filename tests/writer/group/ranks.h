@@ -77,10 +77,10 @@ struct RankRun {
 std::unique_ptr<dsckpt::Engine> SmallEngine();
 
 /// A state of one tensor of `elements` elements, all of them `value`, that is part `rank` of
-/// `size` of a logical tensor "w".
+/// `size` of a logical tensor "w"; of "w1", "w2" and so on where there are to be several.
 class Part {
  public:
-  Part(int rank, int size, float value, int64_t rows = 64);
+  Part(int rank, int size, float value, int64_t rows = 64, int tensors = 1);
   const dsckpt::State& state() const { return state_; }
 
  private:
