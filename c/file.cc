@@ -182,6 +182,7 @@ int dsckpt_file_open(const char* path, const dsckpt_open_options* options, dsckp
     dsckpt::OpenOptions open_options;
     open_options.map = in.no_map == 0;
     open_options.threads = in.threads;
+    open_options.ignore_header = in.ignore_header != 0;
     DSCKPT_ASSIGN_OR_RETURN(File file, File::Open(path, open_options));
     *out = new dsckpt_file{std::move(file)};
     return {};

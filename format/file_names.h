@@ -5,6 +5,9 @@
 // names"). Writers ask the same function (run/run_layout.h).
 
 #include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "dsckpt/run_layout.h"
@@ -18,9 +21,14 @@ inline constexpr std::string_view kCommitMarks[] = {".incomplete-", ".removed-",
 /// As long as a file name can be, in bytes.
 inline constexpr size_t kMaxFileName = 255;
 
+/// `name` with 'a' to 'z' for 'A' to 'Z': names that are equal so are one file on some systems.
+std::string FoldCase(std::string_view name);
+/// A name, in lower case, that two of `names` have so.
+std::optional<std::string> FindSameFile(std::span<const std::string_view> names);
+
 /// Why no shard may be called so, as the end of a sentence that begins with the name: "is empty".
-/// Null where one may: 1 to 255 bytes of UTF-8 without '/' and NUL that do not begin with a dot,
-/// hold none of kCommitMarks and are neither `latest` nor `dsckpt.manifest`.
+/// Null where one may: 1 to 255 bytes of UTF-8 that do not begin with a dot, are none of the names
+/// that a commit uses, whatever their case, and mean a file of this directory on every system.
 const char* WhyNoShardName(std::string_view name);
 
 }  // namespace dsckpt::format

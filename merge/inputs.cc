@@ -39,19 +39,19 @@ Status CheckForeign(const std::string& path, const std::vector<std::string>& nam
   return {};
 }
 
-Result<Inputs> Open(const Operand& operand) {
+Result<Inputs> Open(const Operand& operand, const CheckpointOptions& options) {
   switch (operand.kind) {
     case OperandKind::kFile: {
       DSCKPT_ASSIGN_OR_RETURN(Checkpoint one,
-                              Checkpoint::OpenShards(std::span(&operand.path, 1), kAtOnce));
+                              Checkpoint::OpenShards(std::span(&operand.path, 1), options));
       return Inputs{std::move(one), {}, {}, {}};
     }
     case OperandKind::kIndex: {
-      DSCKPT_ASSIGN_OR_RETURN(Model model, OpenModelIndex(operand.path));
+      DSCKPT_ASSIGN_OR_RETURN(Model model, OpenModelIndex(operand.path, options));
       return Inputs{std::move(model.checkpoint), {operand.path}, std::move(model.members), {}};
     }
     case OperandKind::kCheckpoint: {
-      DSCKPT_ASSIGN_OR_RETURN(Checkpoint whole, Checkpoint::Open(operand.path, kAtOnce));
+      DSCKPT_ASSIGN_OR_RETURN(Checkpoint whole, Checkpoint::Open(operand.path, options));
       return Inputs{std::move(whole), {}, {}, {}};
     }
     case OperandKind::kRun:
@@ -59,7 +59,7 @@ Result<Inputs> Open(const Operand& operand) {
   }
   DSCKPT_ASSIGN_OR_RETURN(const RunDirectory run, RunDirectory::Open(operand.path));
   // Also what a replacement that was stopped put aside, which is not among its checkpoints.
-  auto latest = run.Latest(kAtOnce);
+  auto latest = run.Latest(options);
   if (!latest.ok() && run.checkpoints().empty()) {
     return Status(StatusCode::kIncomplete, operand.path + ": no complete checkpoint")
         .WithPath(operand.path);
@@ -97,7 +97,8 @@ Result<Operand> ToOperand(const std::string& path) {
   return Operand{OperandKind::kRun, path};
 }
 
-Result<Inputs> OpenInputs(std::span<const std::string> paths) {
+Result<Inputs> OpenInputs(std::span<const std::string> paths, bool ignore_header) {
+  const CheckpointOptions& options = ignore_header ? kWithoutHeaders : kAtOnce;
   std::vector<Operand> operands;
   for (const std::string& path : paths) {
     DSCKPT_ASSIGN_OR_RETURN(Operand operand, ToOperand(path));
@@ -105,7 +106,7 @@ Result<Inputs> OpenInputs(std::span<const std::string> paths) {
   }
   Inputs inputs;
   if (operands.size() == 1) {
-    DSCKPT_ASSIGN_OR_RETURN(inputs, Open(operands[0]));
+    DSCKPT_ASSIGN_OR_RETURN(inputs, Open(operands[0], options));
   } else {
     std::vector<std::string> files;
     for (const Operand& operand : operands) {
@@ -118,7 +119,7 @@ Result<Inputs> OpenInputs(std::span<const std::string> paths) {
       }
       files.push_back(operand.path);
     }
-    DSCKPT_ASSIGN_OR_RETURN(inputs.checkpoint, Checkpoint::OpenShards(files, kAtOnce));
+    DSCKPT_ASSIGN_OR_RETURN(inputs.checkpoint, Checkpoint::OpenShards(files, options));
   }
   ListFiles(inputs);
   return inputs;

@@ -43,8 +43,8 @@ struct Inputs {
 };
 
 /// Opens one operand, or several files as the shards of one checkpoint, in rank order. Of a run its
-/// latest checkpoint.
-Result<Inputs> OpenInputs(std::span<const std::string> paths);
+/// latest checkpoint. `ignore_header`: as in MergeOptions.
+Result<Inputs> OpenInputs(std::span<const std::string> paths, bool ignore_header);
 
 }  // namespace dsckpt::merge
 

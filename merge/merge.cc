@@ -105,11 +105,12 @@ Status Run(std::span<const std::string> paths, const std::string& output,
            const MergeOptions& options, MergeReport& report) {
   DSCKPT_RETURN_IF_ERROR(CheckOptions(paths, options));
   Cancellation cancellation{options.cancelled};
-  DSCKPT_ASSIGN_OR_RETURN(const Inputs inputs, OpenInputs(paths));
+  DSCKPT_ASSIGN_OR_RETURN(const Inputs inputs, OpenInputs(paths, options.ignore_header));
   const Checkpoint& checkpoint = inputs.checkpoint;
   DSCKPT_RETURN_IF_ERROR(CheckOutput(output, options, inputs.files));
-  DSCKPT_ASSIGN_OR_RETURN(
-      Metadata metadata, MergeMetadata(checkpoint, paths[0], inputs.index_members, options.verify));
+  DSCKPT_ASSIGN_OR_RETURN(Metadata metadata,
+                          MergeMetadata(checkpoint, paths[0], inputs.index_members,
+                                        options.verify && !options.ignore_header));
   DSCKPT_ASSIGN_OR_RETURN(Choice choice, MakeChoice(checkpoint, options.selection));
   DSCKPT_ASSIGN_OR_RETURN(choice.step, StepOfPlain(checkpoint, metadata.members()));
   DSCKPT_ASSIGN_OR_RETURN(const MergePlan plan,

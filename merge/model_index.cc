@@ -124,7 +124,7 @@ Result<std::string> FindModel(const std::string& directory,
   return others.empty() ? std::string() : path(others[0]);
 }
 
-Result<Model> OpenModelIndex(const std::string& path) {
+Result<Model> OpenModelIndex(const std::string& path, const CheckpointOptions& options) {
   DSCKPT_ASSIGN_OR_RETURN(ModelIndex index, ReadIndex(path));
   const WeightMap& map = index.map;
   // Named as the index is: beside it.
@@ -133,7 +133,7 @@ Result<Model> OpenModelIndex(const std::string& path) {
   for (const auto& [tensor, file] : map) files.push_back(beside + file);
   std::sort(files.begin(), files.end());
   files.erase(std::unique(files.begin(), files.end()), files.end());
-  auto checkpoint = Checkpoint::OpenShards(files, kAtOnce);
+  auto checkpoint = Checkpoint::OpenShards(files, options);
   if (checkpoint.status().code() == StatusCode::kNotFound) {
     return Status(StatusCode::kIncomplete,
                   "a file that " + path + " names is missing: " + checkpoint.status().message())

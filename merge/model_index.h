@@ -39,7 +39,8 @@ struct Model {
 
 /// Opens the files that the index names, beside it. kNotCheckpoint: no such index; kIncomplete: a
 /// file, or a tensor in its file, is missing; kCorrupt: a file name leads out of the directory.
-Result<Model> OpenModelIndex(const std::string& path);
+/// `options`: how these files are opened.
+Result<Model> OpenModelIndex(const std::string& path, const CheckpointOptions& options);
 
 }  // namespace dsckpt::merge
 

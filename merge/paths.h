@@ -15,6 +15,9 @@ namespace dsckpt::merge {
 /// How checkpoints are opened here: nobody waits for a file system that lags.
 inline const CheckpointOptions kAtOnce{.file = {.map = false},
                                        .retry = std::chrono::milliseconds(0)};
+/// Likewise, by their indexes alone: OpenOptions::ignore_header.
+inline const CheckpointOptions kWithoutHeaders{.file = {.map = false, .ignore_header = true},
+                                               .retry = std::chrono::milliseconds(0)};
 
 using io::IsDirectory;
 /// Anything of that name, a directory too; links are followed.

@@ -66,8 +66,8 @@ class Verification {
     FileVerification file{.path = path, .status = report.status()};
     file.duration = std::chrono::steady_clock::now() - start;
     if (report.ok()) file.report = std::move(report).value();
-    // Of a file that cannot be opened, the report says why.
-    const auto opened = File::Open(path, {.map = false});
+    // Of a file that cannot be opened, the report says why; of a header that differs, too.
+    const auto opened = File::Open(path, kWithoutHeaders.file);
     file.has_checksums = !opened.ok() || opened->format() == FileFormat::kDsckpt;
     return file;
   }
@@ -79,7 +79,8 @@ class Verification {
     for (const auto& [name, why] : run->ignored_entries()) AddIgnored(run->path(), name);
     if (!run->checkpoints().empty()) return;
     // What a replacement that was stopped put aside is whole, and what others would read.
-    if (const auto latest = run->Latest(kAtOnce); latest.ok()) return AddCheckpoint(latest->path());
+    if (const auto latest = run->Latest(kWithoutHeaders); latest.ok())
+      return AddCheckpoint(latest->path());
     Fail(Status(StatusCode::kIncomplete, "no complete checkpoint").WithPath(path));
   }
 
@@ -94,13 +95,13 @@ class Verification {
     }
     const StatusCode code = File::Open(path).status().code();
     const bool broken = code == StatusCode::kCorrupt || code == StatusCode::kTruncated ||
-                        code == StatusCode::kTrailingBytes;
+                        code == StatusCode::kTrailingBytes || code == StatusCode::kMismatch;
     if (broken) files_.push_back(path);
   }
 
   /// The files are there, and hold what the index says.
   void AddModel(const std::string& path) {
-    const auto model = OpenModelIndex(path);
+    const auto model = OpenModelIndex(path, kWithoutHeaders);
     if (!model.ok()) return Fail(model.status());
     for (uint32_t i = 0; i < model->checkpoint.shard_count(); ++i) {
       files_.push_back(std::string(model->checkpoint.shard(i).name));
@@ -108,7 +109,7 @@ class Verification {
   }
 
   void AddCheckpoint(const std::string& path) {
-    const auto checkpoint = Checkpoint::Open(path, kAtOnce);
+    const auto checkpoint = Checkpoint::Open(path, kWithoutHeaders);
     if (!checkpoint.ok()) return Fail(checkpoint.status());
     const CheckpointHealth health = HealthOf(*checkpoint);
     for (const CheckpointHealth::Shard& shard : health.shards) {

@@ -5,6 +5,7 @@ Beside read_dsckpt.py, which reads shards, and no more than that on anything but
 
 import math
 import pathlib
+import re
 import struct
 
 from read_dsckpt import DTYPES, Shard, Table, check, check_strict, check_sum, cut_up, pieces_of, read_pieces
@@ -31,11 +32,9 @@ def parse_manifest(path, strict=False):
     root = Table(data[:buffer_bytes], struct.unpack_from("<I", data)[0])
     shards, pieces = root.table(3), root.table(6)
     rows = list(zip(shards.strings(0), shards.vector(1, "I"), *(shards.vector(i, "Q") for i in (2, 3, 4)), strict=True))
-    for name, rank, *_ in rows:
-        bare = not {"/", "\0"} & set(name) and 0 < len(name.encode()) < 256
-        marks = (mark in name for mark in (".incomplete-", ".removed-", ".replaced-"))
-        check(bare and name[0] != "." and name not in ("latest", "dsckpt.manifest") and not any(marks), "M10", name)
-    check(all(a[1::-1] < b[1::-1] for a, b in zip(rows, rows[1:])) and len(dict.fromkeys(row[0] for row in rows)) == len(rows),
+    for name, *_ in rows:
+        check_name(name)
+    check(all(a[1::-1] < b[1::-1] for a, b in zip(rows, rows[1:])) and len({lower(row[0]) for row in rows}) == len(rows),
           "M12", "order of shards")
     content = shards.vector(5, "QQ")
     check(len(content) in (0, len(rows)), "M9", "content of shards")
@@ -91,6 +90,22 @@ def read_whole(folder, strict=False):
         whole["placed"] += [(shard, (column[0], base + column[1], *column[2:])) for shard, column in part["placed"]]
         whole["pieces"] += part["pieces"]
     return whole
+
+
+def lower(name):
+    """In ASCII alone, as the specification says: str.lower() knows more letters."""
+    return name.encode().lower()
+
+
+def check_name(name):
+    """Section 22.2, "Shard names"."""
+    whatever_case = re.IGNORECASE | re.ASCII
+    check(0 < len(name.encode()) < 256 and name[0] != ".", "M10", name)
+    check(not re.search(r"[/\\:\x00-\x1f\x7f]|[. ]$", name), "M10", name)
+    check(not re.fullmatch(r"latest|dsckpt\.manifest(\.[0-9]+)?", name, whatever_case), "M10", name)
+    check(not re.search(r"\.(incomplete|removed|replaced)-", name, whatever_case), "M10", name)
+    devices = r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[1-9\u00b9\u00b2\u00b3]) *(\..*)?"
+    check(not re.fullmatch(devices, name, whatever_case), "M10", name)
 
 
 def describe_manifest(manifest):

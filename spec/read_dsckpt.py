@@ -174,6 +174,7 @@ class Shard:
             check_strict(index, "index.fbs")
         self.read_index(Table(index, struct.unpack_from("<I", index)[0]))
         self.check_layout()
+        self.check_listing()
         if strict:
             self.check_header()
             computed = self.content_digest() if xxhash and self.content and self.hash_id == 1 else None
@@ -308,25 +309,56 @@ class Shard:
                 rows.append(((name, self.tensors[i]["descriptor"], shape), (i, 0, 0, bounds, 0)))
         return rows
 
+    def check_listing(self):
+        """F11: the JSON header says the same listed tensors as the index."""
+        digits = lambda text: check(text.isdigit(), "F11", f"the number {text}") or int(text)
+        try:
+            said = json.loads(self.data[8 : self.D].decode(), object_pairs_hook=unique, parse_int=digits)
+            json.dumps(said, ensure_ascii=False).encode()  # Refuses escaped surrogates.
+        except (ValueError, RecursionError) as error:
+            raise BadFile(f"rule F11: {error}") from None
+        self.members = said.pop("__metadata__")
+        check(all(isinstance(value, str) for value in self.members.values()), "F11", "metadata other than strings")
+        tensors = self.listed()
+        if len(said) == 1 and not fits(self.header_text(self.given(), tensors)):
+            tensors = []
+        begin, end = self.tail_begin(tensors), len(self.data) - self.D
+        entry = lambda dtype, shape, begin, end: {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+        place = lambda t: (t["offset"] - self.D, t["offset"] - self.D + t["bytes"])
+        expected = {t["name"]: entry(t["dtype"], t["shape"], *place(t)) for t in tensors}
+        expected["__dsckpt__"] = entry("U8", [end - begin], begin, end)
+        # As text: True is no 1.
+        same = json.dumps(said, sort_keys=True) == json.dumps(expected, sort_keys=True)
+        check(same, "F11", "the JSON header lists other tensors than the index")
+
+    def listed(self):
+        listed = [t for t in self.tensors if t["encoding"] == 0 and t["code"] in LISTABLE]
+        return sorted(listed, key=lambda t: (-((t["bytes"] | PAGE) & -(t["bytes"] | PAGE)), t["name"].encode()))
+
+    def tail_begin(self, listed):
+        return self.L - self.D if listed or self.L == self.D else 0
+
+    def own(self):
+        """Members of the metadata that say aliases."""
+        return {key: self.tensors[i]["name"] for key, i in self.aliases.items() if key != "format" and not key.startswith("dsckpt")}
+
+    def given(self):
+        """Members that the producer added."""
+        own = self.own()
+        return {key: value for key, value in self.members.items() if key not in own and not key.startswith("dsckpt")}
+
     def check_header(self):
         """Section 4: there is one header for a shard's index and its producer's metadata."""
-        region = self.data[: self.D]
-        said = json.loads(region[8:], object_pairs_hook=unique)["__metadata__"]
-        check(all(isinstance(value, str) for value in said.values()), "header", "metadata other than strings")
-        own = {key: self.tensors[i]["name"] for key, i in self.aliases.items()
-               if key != "format" and not key.startswith("dsckpt")}
+        own, given, listed = self.own(), self.given(), self.listed()
         for key, target in own.items():
-            check(said.get(key, target) == target, "header", f"{key} is an alias of {target}")
-        given = {key: value for key, value in said.items() if key not in own and not key.startswith("dsckpt")}
-        listed = [t for t in self.tensors if t["encoding"] == 0 and t["code"] in LISTABLE]
-        listed.sort(key=lambda t: (-((t["bytes"] | PAGE) & -(t["bytes"] | PAGE)), t["name"].encode()))
+            check(self.members.get(key, target) == target, "header", f"{key} is an alias of {target}")
         for aliases, tensors in ((own, listed), ({}, listed), ({}, [])):
             text = self.header_text(aliases | given, tensors)
-            if up(8 + len(text), PAGE) <= 8 + 100_000_000:
+            if fits(text):
                 break
         expected = struct.pack("<Q", up(8 + len(text), PAGE) - 8) + text
         expected = expected.ljust(up(len(expected), PAGE))
-        check(region == expected, "header", "is not in canonical form")
+        check(self.data[: self.D] == expected, "header", "is not in canonical form")
 
     def header_text(self, members, listed):
         quoted = lambda text: json.dumps(text, ensure_ascii=False).encode()
@@ -341,8 +373,7 @@ class Shard:
             place = numbers([t["offset"] - self.D, t["offset"] + t["bytes"] - self.D])
             entries.append(b'%s:{"dtype":"%s","shape":[%s],"data_offsets":[%s]}'
                            % (quoted(t["name"]), t["dtype"].encode(), numbers(t["shape"]), place))
-        begin = self.L - self.D if listed or self.L == self.D else 0
-        end = len(self.data) - self.D
+        begin, end = self.tail_begin(listed), len(self.data) - self.D
         entries.append(b'"__dsckpt__":{"dtype":"U8","shape":[%s],"data_offsets":[%s,%s]}' % (wide(end - begin), wide(begin), wide(end)))
         return b"{" + b",".join(entries) + b"}"
 
@@ -459,8 +490,13 @@ class Shard:
         return xxhash and xxhash.xxh3_128_hexdigest(text + b"".join(struct.pack("<QQ", *sums) for sums in item["sums"]))
 
 
+def fits(header):
+    """Section 4.3."""
+    return up(8 + len(header), PAGE) <= 8 + 100_000_000
+
+
 def unique(pairs):
-    check(len(dict(pairs)) == len(pairs), "header", "a name occurs twice")
+    check(len(dict(pairs)) == len(pairs), "F11", "a name occurs twice")
     return dict(pairs)
 
 

@@ -210,6 +210,8 @@ Command AddMerge(Program& program) {
       .Placeholder("NAME");
   AddSelectionOptions(line, options->merge.selection);
   line.AddFlag("--no-verify", options->no_verify, "Do not check the inputs' checksums");
+  line.AddFlag("--ignore-header", options->merge.ignore_header,
+               "Take what the index says where the JSON header differs or is damaged");
   line.AddFlag("--dry-run", options->merge.dry_run, "Check and show what would be written");
   line.AddFlag("--force", options->merge.replace, "Replace OUT if it exists");
   line.Footer(

@@ -11,7 +11,7 @@ void NoteLatest(Console& console, const std::string& run, const std::string& lat
 }
 
 Result<Inputs> OpenInputs(Console& console, const std::vector<std::string>& paths) {
-  DSCKPT_ASSIGN_OR_RETURN(Inputs inputs, merge::OpenInputs(paths));
+  DSCKPT_ASSIGN_OR_RETURN(Inputs inputs, merge::OpenInputs(paths, false));
   NoteLatest(console, paths[0], inputs.latest_of_run);
   return inputs;
 }

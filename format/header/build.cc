@@ -49,14 +49,6 @@ std::string ZeroPadded(uint64_t value) {
   return std::string(kNumberWidth - text.size(), '0') + text;
 }
 
-std::string TailEntry(uint64_t begin, uint64_t end) {
-  std::string text;
-  text.append(kTailShape).append(SpacePadded(end - begin));
-  text.append(kTailOffsets).append(SpacePadded(begin)).append(",").append(SpacePadded(end));
-  text.append(kTailEnd);
-  return text;
-}
-
 void AppendMember(std::string& out, std::string_view key, std::string_view value) {
   AppendJsonString(out, key);
   out += ':';
@@ -126,6 +118,29 @@ void AppendJsonString(std::string& out, std::string_view text) {
   out += '"';
 }
 
+void AppendEntry(std::string& out, std::string_view name, std::string_view dtype,
+                 std::span<const int64_t> shape, uint64_t begin, uint64_t end) {
+  AppendJsonString(out, name);
+  out.append(":{\"dtype\":\"").append(dtype).append("\",\"shape\":[");
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (i != 0) out += ',';
+    AppendNumber(out, static_cast<uint64_t>(shape[i]));
+  }
+  out += "],\"data_offsets\":[";
+  AppendNumber(out, begin);
+  out += ',';
+  AppendNumber(out, end);
+  out += "]}";
+}
+
+std::string TailEntry(uint64_t begin, uint64_t end) {
+  std::string text;
+  text.append(kTailShape).append(SpacePadded(end - begin));
+  text.append(kTailOffsets).append(SpacePadded(begin)).append(",").append(SpacePadded(end));
+  text.append(kTailEnd);
+  return text;
+}
+
 HeaderBuilder::HeaderBuilder(bool shard, const Metadata& metadata)
     : text_(kLengthBytes, '\0'), shard_(shard) {
   if (shard) {
@@ -143,17 +158,8 @@ void HeaderBuilder::Add(std::string_view name, std::string_view dtype,
                         std::span<const int64_t> shape, uint64_t begin, uint64_t end) {
   // Above the cap nothing of the entries is kept (Finish): do not collect gigabytes for that.
   if (text_.size() > kLengthBytes + kMaxHeaderJsonBytes) return;
-  AppendJsonString(text_, name);
-  text_.append(":{\"dtype\":\"").append(dtype).append("\",\"shape\":[");
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (i != 0) text_ += ',';
-    AppendNumber(text_, static_cast<uint64_t>(shape[i]));
-  }
-  text_ += "],\"data_offsets\":[";
-  AppendNumber(text_, begin);
+  AppendEntry(text_, name, dtype, shape, begin, end);
   text_ += ',';
-  AppendNumber(text_, end);
-  text_ += "]},";
 }
 
 Result<std::string> HeaderBuilder::Finish(bool* listed) {

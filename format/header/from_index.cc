@@ -1,5 +1,6 @@
 #include "format/header/from_index.h"
 
+#include <algorithm>
 #include <map>
 
 #include "dsckpt/dtype.h"
@@ -59,6 +60,26 @@ Result<std::string> TryHeader(const IndexView& index, std::span<const uint32_t> 
 
 bool IsReservedMember(std::string_view key) {
   return key == "format" || key.starts_with(kOwnMemberPrefix);
+}
+
+std::vector<uint32_t> ListedTensors(const IndexView& index) {
+  std::vector<bool> listable;
+  for (const DTypeRecord& dtype : index.dtypes) {
+    const auto known = FindDType(DType{dtype.code});
+    listable.push_back(known && known->listable);
+  }
+  std::vector<uint32_t> listed;
+  for (uint32_t i = 0; i < index.tensor_names.size(); ++i) {
+    const bool raw = index.tensors.encoding[i] == static_cast<uint8_t>(Encoding::kRaw);
+    if (raw && listable[index.tensor_dtype[i]]) listed.push_back(i);
+  }
+  // Where several begin, all but the last are empty.
+  const auto& offset = index.tensors.offset;
+  const auto& bytes = index.tensors.raw_bytes;
+  std::stable_sort(listed.begin(), listed.end(), [&](uint32_t a, uint32_t b) {
+    return offset[a] != offset[b] ? offset[a] < offset[b] : bytes[a] < bytes[b];
+  });
+  return listed;
 }
 
 Result<std::string> HeaderOfIndex(const IndexView& index, std::span<const uint32_t> listed,

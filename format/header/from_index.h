@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "dsckpt/status.h"
 #include "format/columns/columns.h"
@@ -18,6 +19,10 @@ namespace dsckpt::format {
 /// Is a member of the header's metadata the format's own, so that neither aliases nor producers
 /// have one of its name? `format`, and what begins with `dsckpt`.
 bool IsReservedMember(std::string_view key);
+
+/// The ordinals of the tensors that a shard's header lists, in file order. REQUIRES: the index was
+/// checked.
+std::vector<uint32_t> ListedTensors(const IndexView& index);
 
 /// The whole header region, file size and tail entry not yet patched in (PatchSizes). `listed`:
 /// ordinals of the listed tensors in file order. `producer`: members besides those that the format

@@ -54,6 +54,12 @@ inline constexpr size_t kVersionBytes = 8;
 /// hex) for other controls; everything else verbatim UTF-8.
 void AppendJsonString(std::string& out, std::string_view text);
 
+/// Appends the entry of one tensor in its canonical form, without a comma behind it.
+void AppendEntry(std::string& out, std::string_view name, std::string_view dtype,
+                 std::span<const int64_t> shape, uint64_t begin, uint64_t end);
+/// The entry kTailName in its canonical form; offsets as in HeaderEntry.
+std::string TailEntry(uint64_t begin, uint64_t end);
+
 /// Builds a header region, 8-byte length included, padded with spaces. Usage: Add() entries in
 /// offset order, then Finish(). The sizes that only the end of a save knows are patched in later,
 /// at the same length (PatchSizes).

@@ -68,11 +68,10 @@ Status CheckShards(const ManifestView& manifest) {
     }
   }
   // Two ranks cannot have written one file.
-  std::vector<std::string_view> sorted = names;
-  std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  if (twice == sorted.end()) return {};
-  return ColumnError(kManifestPart, "shard '" + Printable(*twice) + "'", "name", "unique", "twice");
+  const auto twice = FindSameFile(names);
+  if (!twice) return {};
+  return ColumnError(kManifestPart, "shard '" + Printable(*twice) + "'", "name",
+                     "unique, whatever the case of letters", "twice");
 }
 
 Status CheckLogicalDTypes(const ManifestView& manifest) {

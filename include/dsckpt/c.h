@@ -402,9 +402,14 @@ typedef struct dsckpt_open_options {
   size_t size;
   int32_t no_map;   ///< Nonzero: views read into memory of their own instead of mapping the file.
   int32_t threads;  ///< For loads and decoding; 0: one a core, at most 8.
+  /// Nonzero: a shard is opened although its JSON header lists other tensors than its index, which
+  /// alone says what the file holds. For saving what a damaged header left.
+  int32_t ignore_header;
+  int32_t reserved;  ///< 0.
 } dsckpt_open_options;
 
 /// Opens a shard or a plain safetensors file. Cost does not depend on the size of the data.
+/// DSCKPT_MISMATCH: the JSON header of a shard lists other tensors than its index.
 int dsckpt_file_open(const char* path, const dsckpt_open_options* options, dsckpt_file** out,
                      dsckpt_error* error);
 /// Views taken from it stay valid.

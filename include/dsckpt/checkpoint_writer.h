@@ -65,7 +65,9 @@ struct CheckpointSaveOptions {
 
 /// One shard that a rank adds to a checkpoint.
 struct ShardSource {
-  /// File name in the checkpoint's directory; empty: DefaultShardName().
+  /// File name in the checkpoint's directory; empty: DefaultShardName(). Names that mean something
+  /// else on another system are refused: "a:b", "nul", two that differ in the case of letters
+  /// alone.
   std::string name = {};
   /// What the file holds. It is not null, and is used during the call only.
   const StateProvider* provider = nullptr;

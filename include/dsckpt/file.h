@@ -35,6 +35,11 @@ struct OpenOptions {
   bool map = true;
   /// The number of threads for File::Load() and for decoding. 0 means one for each core, at most 8.
   int threads = 0;
+  /// Whether a shard is opened although its JSON header lists other tensors than its index, or is
+  /// no JSON: the index alone then says what the file holds. Programs that read safetensors see
+  /// something else in such a file, or nothing. This is for saving what a damaged header left;
+  /// Verify() says what is wrong with the header.
+  bool ignore_header = false;
 };
 
 /// What a file says about one tensor. The texts and arrays are valid as long as the File, or a
@@ -185,9 +190,9 @@ enum class FileFormat : uint8_t {
 };
 
 /// An open shard, or an open plain safetensors file, which has no checksums, objects, tree or
-/// attributes. Opening reads and checks the index only, so its cost does not depend on the size of
-/// the data. A File is a small handle: copies refer to the same open file. Thread-safe: all methods
-/// are const.
+/// attributes. Opening reads and checks the index, and compares the JSON header with it, so its
+/// cost does not depend on the size of the data. A File is a small handle: copies refer to the same
+/// open file. Thread-safe: all methods are const.
 ///
 /// Names are looked up among tensors and aliases. Errors of all reads: kNotFound, kIoError,
 /// kTruncated (the file has become shorter), kCorrupt (a checksum does not match; those of encoded
@@ -198,7 +203,8 @@ class File {
   /// Opens a file and reads its index.
   /// Errors: kNotFound, kPermissionDenied, kIoError; kNotCheckpoint, which says what the file is
   /// where that is known; kTruncated, kTrailingBytes, kCorrupt; kUnsupported, which says which
-  /// version the file needs.
+  /// version the file needs; kMismatch (the JSON header of a shard lists other tensors than its
+  /// index).
   static Result<File> Open(const std::string& path, const OpenOptions& options = {});
   /// Opens bytes that are no local file. The File holds the source. OpenOptions::map has no effect.
   static Result<File> Open(std::shared_ptr<const Source> source, const OpenOptions& options = {});

@@ -65,6 +65,9 @@ struct MergeOptions {
   TensorSelection selection = {};
   /// Whether the checksums of the inputs are checked while they are read.
   bool verify = true;
+  /// Whether inputs are taken by their indexes although their JSON headers say something else, or
+  /// are damaged (OpenOptions::ignore_header). Metadata that cannot be read is left out.
+  bool ignore_header = false;
   /// Whether it is an error (kUnsupported) that safetensors cannot hold an object or an attribute.
   /// Otherwise these are left out, and the report counts them.
   bool strict = false;
@@ -151,7 +154,8 @@ struct MergeReport {
   std::vector<MergeConflict> conflicting_metadata;
   /// Attributes in which shards differ. A dsckpt output has those of the first one.
   std::vector<std::string> conflicting_attributes;
-  /// Without MergeOptions::verify: headers whose metadata could not be read, which is left out.
+  /// Without MergeOptions::verify, or with `ignore_header`: headers whose metadata could not be
+  /// read, which is left out.
   std::vector<Status> unreadable_metadata;
 };
 

@@ -45,7 +45,8 @@ std::string LatestText(std::string_view name);
 
 /// Returns whether an entry of a run directory is never taken for a checkpoint, whatever it holds:
 /// its name is empty, begins with a dot, is `latest`, or contains one of the marks that only a
-/// commit makes (".incomplete-", ".removed-", ".replaced-"). Writers refuse such names.
+/// commit makes (".incomplete-", ".removed-", ".replaced-"). Writers refuse such names, in any case
+/// of letters, and those that mean something else on another system.
 bool IsHiddenRunEntry(std::string_view entry);
 
 /// Returns the step that the name of a checkpoint says: the last run of digits that follows "step",

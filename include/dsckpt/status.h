@@ -35,10 +35,9 @@ enum class StatusCode : int32_t {
   kFailedPrecondition =
       15,  ///< Called in the wrong state, e.g. Save on an engine that is being closed.
   kOutOfMemory = 16,
-  kMismatch =
-      17,  ///< Restore: the file and the caller's state disagree in name, dtype, shape or size.
-  kInternal = 18,    ///< A defect of this library. Please report it.
-  kTimedOut = 19,    ///< Other ranks of a group did not answer in time.
+  kMismatch = 17,  ///< Header and index, manifest and shard, or file and state to restore disagree.
+  kInternal = 18,  ///< A defect of this library. Please report it.
+  kTimedOut = 19,  ///< Other ranks of a group did not answer in time.
   kIncomplete = 20,  ///< A sharded checkpoint lacks shards, or parts of a tensor.
 };
 

@@ -269,7 +269,9 @@ _Request = tuple[str, int, int, Sequence[int] | None, int, int]
 class File:
     """dsckpt::File, an open shard or safetensors file. Thread-safe."""
 
-    def __init__(self, path: str, *, map: bool = True, threads: int = 0) -> None: ...
+    def __init__(
+        self, path: str, *, map: bool = True, threads: int = 0, ignore_header: bool = False
+    ) -> None: ...
     path: str
     format: str
     """"dsckpt" or "safetensors"."""
@@ -383,6 +385,7 @@ def merge(
     max_shard_bytes: int = 0,
     shards: int = 0,
     verify: bool = True,
+    ignore_header: bool = False,
     dry_run: bool = False,
     replace: bool = False,
     filters: Sequence[str] = (),

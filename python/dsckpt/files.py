@@ -160,10 +160,15 @@ class StoredObject:
 
 
 class File(Mapping[str, LazyTensor]):
-    """An open file: a mapping of names (aliases too) to tensors. Thread-safe. See open()."""
+    """An open file: a mapping of names (aliases too) to tensors. Thread-safe. See open().
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._native, self._mapping = mapped.open_mapped(path)
+    Args:
+        path: The file.
+        ignore_header: As for open().
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, ignore_header: bool = False) -> None:
+        self._native, self._mapping = mapped.open_mapped(path, ignore_header)
 
     @property
     def path(self) -> str:
@@ -262,12 +267,12 @@ def _lazy_node(tag: str, value: Any, path: list[Any]) -> Any:
     return value if isinstance(value, LazyTensor) else rebuild.rebuild(tag, value, path)
 
 
-def open(path: str | os.PathLike[str]) -> File:
+def open(path: str | os.PathLike[str], *, ignore_header: bool = False) -> File:
     """Opens a dsckpt or safetensors file.
 
-    Reads the index only, so the cost does not depend on how large the tensors are; each is looked
-    at when it is used. Tensors are views of the mapped file. If somebody else truncates a mapped
-    file in place, touching it raises SIGBUS; load(path, mmap=False) reads instead.
+    Reads index and header only, so the cost does not depend on how large the tensors are; each is
+    looked at when it is used. Tensors are views of the mapped file. If somebody else truncates a
+    mapped file in place, touching it raises SIGBUS; load(path, mmap=False) reads instead.
 
     Example:
         >>> with dsckpt.open("step-100.dsckpt") as f:
@@ -276,17 +281,20 @@ def open(path: str | os.PathLike[str]) -> File:
 
     Args:
         path: The file.
+        ignore_header: Open a dsckpt file although its JSON header lists other tensors than its
+            index, which alone then says what the file holds: for saving what a damaged header left.
 
     Returns:
         A File, which can be used as a context manager.
 
     Raises:
-        DsckptError: NotFound, NotCheckpoint, Truncated, Corrupt, Unsupported, ...
+        DsckptError: NotFound, NotCheckpoint, Truncated, Corrupt, Unsupported, ...; Mismatch, when
+            the JSON header lists other tensors than the index.
     """
     name = os.fsdecode(path)
     if os.path.isdir(name):
         raise DsckptError(f"{name} is a directory: {_instead(name)}", "NotCheckpoint", name)
-    return File(path)
+    return File(path, ignore_header=ignore_header)
 
 
 def _instead(directory: str) -> str:

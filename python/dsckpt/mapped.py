@@ -11,21 +11,25 @@ from .errors import DsckptError
 _ATTEMPTS = 5
 
 
-def open_native(path: str | os.PathLike[str], map: bool = False) -> _native.File:
+def open_native(
+    path: str | os.PathLike[str], map: bool = False, ignore_header: bool = False
+) -> _native.File:
     """Opens a file for reading only what is asked for. Its cost does not depend on its size.
 
     With `map` it holds no descriptor before something is read, and no longer needs its name.
     """
     pending.settle(path)
     try:
-        return _native.File(os.fsdecode(path), map=map)
+        return _native.File(os.fsdecode(path), map=map, ignore_header=ignore_header)
     except DsckptError as error:
         if error.code == "NotCheckpoint" and "torch.save" in str(error):
             error.args = (f"{error}; dsckpt.convert.convert() makes one of a file of torch.save",)
         raise
 
 
-def open_mapped(path: str | os.PathLike[str]) -> tuple[_native.File, memoryview | None]:
+def open_mapped(
+    path: str | os.PathLike[str], ignore_header: bool = False
+) -> tuple[_native.File, memoryview | None]:
     """Opens a file and maps it, both the same one although it may be replaced meanwhile.
 
     Returns:
@@ -39,7 +43,7 @@ def open_mapped(path: str | os.PathLike[str]) -> tuple[_native.File, memoryview 
     name = os.fsdecode(path)
     for _ in range(_ATTEMPTS):
         mapping, identity = _map(name)
-        native = open_native(name, map=mapping is not None)
+        native = open_native(name, map=mapping is not None, ignore_header=ignore_header)
         # The name meant the mapped file before and after, so it was that which was opened.
         with contextlib.suppress(FileNotFoundError):
             if _identity(os.stat(name)) == identity:

@@ -145,6 +145,7 @@ def merge(
     shards: int | None = None,
     format: Literal["dsckpt", "safetensors"] = "dsckpt",
     verify: bool = True,
+    ignore_header: bool = False,
     dry_run: bool = False,
     force: bool = False,
     filter: str | Sequence[str] = (),
@@ -165,6 +166,7 @@ def merge(
         shards: Write a directory of about this many files.
         format: "safetensors": as Hugging Face tools load it.
         verify: Check the inputs' checksums.
+        ignore_header: Take what the index says where the JSON header differs or is damaged.
         dry_run: Check only.
         force: Replace an existing output.
         filter: Take only tensors whose names match one of these patterns.
@@ -195,6 +197,7 @@ def merge(
         max_shard_bytes=_bytes_of(max_shard_size),
         shards=_count_of(shards),
         verify=verify,
+        ignore_header=ignore_header,
         dry_run=dry_run,
         replace=force,
         filters=_texts(filter),

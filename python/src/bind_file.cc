@@ -26,9 +26,9 @@ using Box = std::vector<std::pair<int64_t, int64_t>>;
 using Request = std::tuple<std::string, uintptr_t, uint64_t, std::optional<std::vector<int64_t>>,
                            int, uintptr_t>;
 
-void InitFile(File* self, const FsPath& path, bool map, int threads) {
-  new (self) File(
-      Unwrap(WithoutGil([&] { return File::Open(path.bytes, {.map = map, .threads = threads}); })));
+void InitFile(File* self, const FsPath& path, bool map, int threads, bool ignore_header) {
+  const OpenOptions options = {.map = map, .threads = threads, .ignore_header = ignore_header};
+  new (self) File(Unwrap(WithoutGil([&] { return File::Open(path.bytes, options); })));
 }
 
 nb::list Tensors(const File& self) {
@@ -192,7 +192,8 @@ std::optional<std::string> ToHex(const std::optional<Hash128>& digest) {
 void BindFile(nb::module_& module) {
   module.def("map_private", &MapPrivate, "fd"_a, "bytes"_a);
   nb::class_<File>(module, "File")
-      .def("__init__", &InitFile, "path"_a, nb::kw_only(), "map"_a = true, "threads"_a = 0)
+      .def("__init__", &InitFile, "path"_a, nb::kw_only(), "map"_a = true, "threads"_a = 0,
+           "ignore_header"_a = false)
       .def_prop_ro("path", [](const File& self) { return FsPath{self.path()}; })
       .def_prop_ro("format",
                    [](const File& self) {

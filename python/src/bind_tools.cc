@@ -151,8 +151,8 @@ nb::dict ToPython(const MergeReport& report) {
 }
 
 nb::dict MergePaths(const std::vector<FsPath>& paths, const FsPath& output, bool safetensors,
-                    uint64_t max_shard_bytes, uint32_t shards, bool verify, bool dry_run,
-                    bool replace, std::vector<std::string> filters,
+                    uint64_t max_shard_bytes, uint32_t shards, bool verify, bool ignore_header,
+                    bool dry_run, bool replace, std::vector<std::string> filters,
                     std::vector<std::string> excludes, std::string strip_prefix,
                     std::vector<std::string> renames, std::optional<int> dtype,
                     nb::object progress) {
@@ -163,6 +163,7 @@ nb::dict MergePaths(const std::vector<FsPath>& paths, const FsPath& output, bool
   options.max_shard_bytes = max_shard_bytes;
   options.shards = shards;
   options.verify = verify;
+  options.ignore_header = ignore_header;
   options.dry_run = dry_run;
   options.replace = replace;
   options.selection = {{std::move(filters), std::move(excludes)},
@@ -191,8 +192,8 @@ void BindTools(nb::module_& module) {
   module.def("verify", &VerifyPath, "path"_a, nb::kw_only(), "decode"_a = false, "threads"_a = 0,
              "progress"_a = nb::none());
   module.def("merge", &MergePaths, "paths"_a, "output"_a, nb::kw_only(), "safetensors"_a = false,
-             "max_shard_bytes"_a = 0, "shards"_a = 0, "verify"_a = true, "dry_run"_a = false,
-             "replace"_a = false, "filters"_a = std::vector<std::string>(),
+             "max_shard_bytes"_a = 0, "shards"_a = 0, "verify"_a = true, "ignore_header"_a = false,
+             "dry_run"_a = false, "replace"_a = false, "filters"_a = std::vector<std::string>(),
              "excludes"_a = std::vector<std::string>(), "strip_prefix"_a = "",
              "renames"_a = std::vector<std::string>(), "dtype"_a = nb::none(),
              "progress"_a = nb::none());

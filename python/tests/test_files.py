@@ -162,6 +162,24 @@ def test_what_cannot_be_opened(content: bytes | None, code: str, tmp_path: Path)
         dsckpt.open(tmp_path)
 
 
+def test_a_damaged_header_is_ignored_only_when_asked_for(tmp_path: Path) -> None:
+    path, saved = tmp_path / "state", tmp_path / "saved"
+    dsckpt.save({"w": torch.arange(4.0)}, path)
+    path.write_bytes(path.read_bytes().replace(b'"shape":[4]', b'"shape":[5]', 1))
+    for call in (dsckpt.open, dsckpt.load, dsckpt.Checkpoint):
+        with pytest.raises(dsckpt.DsckptError, match="ignore_header") as caught:
+            call(path)
+        assert caught.value.code == "Mismatch"
+    with pytest.raises(dsckpt.DsckptError, match="dsckpt verify"):
+        dsckpt.merge(path, saved)
+    problem = dsckpt.verify(path).problems[0]
+    assert (problem.item, problem.kind) == ("header", "checksum")
+    with dsckpt.open(path, ignore_header=True) as file:
+        assert torch.equal(file["w"].torch(), torch.arange(4.0))
+    dsckpt.merge(path, saved, ignore_header=True)
+    assert torch.equal(dsckpt.load(saved)["w"], torch.arange(4.0))
+
+
 def test_a_file_of_torch_save_is_to_be_converted(tmp_path: Path) -> None:
     torch.save({"w": torch.ones(2)}, tmp_path / "a.pt")
     for call in (dsckpt.open, dsckpt.load):

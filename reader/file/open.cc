@@ -1,7 +1,10 @@
 // File::Open: finds out what a file is and reads its index.
 
+#include <algorithm>
 #include <utility>
 
+#include "format/checksum.h"
+#include "format/header/listing.h"
 #include "io/temporary.h"
 #include "reader/file/file_impl.h"
 #include "run/shard_index.h"
@@ -22,6 +25,37 @@ DTypeInfo DescribeDType(const format::DTypeRecord& record) {
 }
 
 namespace {
+
+/// `status` with what the header's sum says of the cause, and what helps.
+Status Advise(const Status& status, std::span<const std::byte> region,
+              const format::Footer& footer) {
+  const bool damaged = format::Hash64(region) != footer.header_xxh3_64;
+  return Status(status.code(),
+                status.message() +
+                    (damaged ? ". The header is damaged: its checksum is wrong"
+                             : ". The file was made so: its checksums are right") +
+                    "; programs that read safetensors see other tensors than dsckpt. Use another "
+                    "copy; `dsckpt verify` lists what is wrong, and `dsckpt merge --ignore-header` "
+                    "(OpenOptions::ignore_header) reads what the index says")
+      .WithOffset(static_cast<uint64_t>(status.offset()));
+}
+
+/// Rule F11. `head`: the first page, which was read already.
+Status CheckHeader(const File::Impl& impl, std::span<const std::byte> head) {
+  const format::Footer& footer = impl.footer;
+  std::span<const std::byte> region = head.first(std::min<size_t>(head.size(), footer.data_begin));
+  io::AlignedBuffer whole;
+  if (footer.data_begin > region.size()) {
+    DSCKPT_ASSIGN_OR_RETURN(whole, io::AlignedBuffer::Allocate(footer.data_begin, kPageBytes));
+    std::copy(region.begin(), region.end(), whole.bytes().begin());
+    DSCKPT_RETURN_IF_ERROR(impl.input->ReadAt(region.size(), whole.bytes().subspan(region.size())));
+    region = whole.bytes();
+  }
+  const std::string_view text(reinterpret_cast<const char*>(region.data()), region.size());
+  const Status status =
+      format::CheckListing(text, impl.index, footer.tail_begin, footer.file_bytes);
+  return status.ok() ? status : Advise(status, region, footer);
+}
 
 Status LoadShardIndex(const format::Footer& footer, File::Impl& impl) {
   impl.footer = footer;
@@ -50,8 +84,12 @@ Status Load(File::Impl& impl, const OpenOptions& options) {
   DSCKPT_ASSIGN_OR_RETURN(const run::FileEnds ends, run::ReadEnds(*impl.input));
   DSCKPT_ASSIGN_OR_RETURN(const format::Classified what,
                           format::Classify(ends.head, ends.tail, impl.input->size()));
-  DSCKPT_RETURN_IF_ERROR(what.kind == format::FileKind::kShard ? LoadShardIndex(what.footer, impl)
-                                                               : LoadSafetensorsIndex(impl));
+  if (what.kind == format::FileKind::kShard) {
+    DSCKPT_RETURN_IF_ERROR(LoadShardIndex(what.footer, impl));
+    if (!options.ignore_header) DSCKPT_RETURN_IF_ERROR(CheckHeader(impl, ends.head));
+  } else {
+    DSCKPT_RETURN_IF_ERROR(LoadSafetensorsIndex(impl));
+  }
   for (const format::DTypeRecord& record : impl.index.dtypes) {
     impl.dtypes.push_back(DescribeDType(record));
   }

@@ -131,7 +131,8 @@ class HeaderComparison {
   /// Order, spaces, escapes, aliases that are left out, the region's length: there is one header.
   void CompareText(std::string_view region) {
     bool lists = false;
-    auto made = format::HeaderOfIndex(index_, Listed(), true, Producer(), &lists);
+    auto made =
+        format::HeaderOfIndex(index_, format::ListedTensors(index_), true, Producer(), &lists);
     if (!made.ok()) return Note("header", "the canonical form", made.status().message());
     std::string expected = std::move(made).value();
     format::PatchSizes(expected, lists ? footer_.tail_begin : expected.size(), footer_.file_bytes);
@@ -151,23 +152,8 @@ class HeaderComparison {
     if (found != expected) Note(entry.name, std::move(expected), std::move(found));
   }
 
-  /// Listed tensors of the index in the order of the parsed header.
-  std::vector<uint32_t> Listed() const {
-    std::vector<uint32_t> listed;
-    for (uint32_t i = 0; i < index_.tensor_names.size(); ++i) {
-      const auto dtype = FindDType(DType{index_.dtypes[index_.tensor_dtype[i]].code});
-      if (dtype && dtype->listable && index_.tensors.encoding[i] == 0) listed.push_back(i);
-    }
-    const auto& offset = index_.tensors.offset;
-    const auto& bytes = index_.tensors.raw_bytes;
-    std::stable_sort(listed.begin(), listed.end(), [&](uint32_t a, uint32_t b) {
-      return offset[a] != offset[b] ? offset[a] < offset[b] : bytes[a] < bytes[b];
-    });
-    return listed;
-  }
-
   void CompareTensors() {
-    const std::vector<uint32_t> listed = Listed();
+    const std::vector<uint32_t> listed = format::ListedTensors(index_);
     const size_t tail = std::min<size_t>(entries_.size(), 1);
     if (entries_.size() - tail != listed.size()) {
       Note("header", std::to_string(listed.size()) + " tensors",

@@ -243,7 +243,22 @@ void AddShardRules(Collection& c) {
                                   {"m10-latest", "latest"},
                                   {"m10-hidden", ".pieces.dsckpt"},
                                   {"m10-mark", "pieces.incomplete-6f1d2c-3"},
-                                  {"m10-mark-alone", "pieces.removed-"}};
+                                  {"m10-mark-alone", "pieces.removed-"},
+                                  {"m10-mark-case", "pieces.Replaced-1"},
+                                  {"m10-latest-case", "Latest"},
+                                  {"m10-manifest-case", "DsCkpt.Manifest"},
+                                  {"m10-manifest-part", "dsckpt.manifest.0001"},
+                                  {"m10-backslash", "..\\pieces.dsckpt"},
+                                  {"m10-colon", "pieces:dsckpt"},
+                                  {"m10-control", "pieces\x1b[2J"},
+                                  {"m10-control-del", "pieces\x7f"},
+                                  {"m10-dot-last", "pieces."},
+                                  {"m10-space-last", "pieces.dsckpt "},
+                                  {"m10-device", "NUL"},
+                                  {"m10-device-extension", "com1.dsckpt"},
+                                  {"m10-device-space", "Aux .dsckpt"},
+                                  {"m10-device-console", "conin$"},
+                                  {"m10-device-superscript", "LPT\xc2\xb2"}};
   for (const auto& [name, shard] : names) {
     c.Manifest(name, "bare file name", [&](M& m) { m.shard_names[1] = shard; });
   }
@@ -255,6 +270,7 @@ void AddShardRules(Collection& c) {
              [](M& m) { m.shard_index_bytes[0] = m.shard_file_bytes[0]; });
   c.Manifest("m12-order", "order", [](M& m) { std::swap(m.shard_rank[0], m.shard_rank[1]); });
   c.Manifest("m12-twice", "unique", [](M& m) { m.shard_names[1] = m.shard_names[0]; });
+  c.Manifest("m12-twice-case", "unique", [](M& m) { m.shard_names[1] = "PIECES.dsckpt"; });
 }
 
 void AddManifestPieceRules(Collection& c) {

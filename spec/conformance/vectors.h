@@ -34,8 +34,8 @@ struct FutureVector {
 Result<std::vector<FutureVector>> FutureVectors(const std::string& mixed,
                                                 const std::string& encoded);
 
-/// A broken variant of "mixed". Opening gives `code`; where it is kOk, verification finds a problem
-/// of `item` and `kind`.
+/// A broken variant of "mixed". Opening gives `code`; where it is kOk, or where `item` is not
+/// empty, verification opens the file and finds a problem of `item` and `kind` first.
 struct InvalidVector {
   std::string name;
   std::string bytes;
@@ -55,6 +55,9 @@ Result<std::string> ManifestVector(const std::string& pieces, const std::string&
 Result<std::vector<InvalidVector>> InvalidManifests(const std::string& manifest);
 /// Those of "mixed" and "aliases" whose JSON header is not the one that their index leads to.
 std::vector<InvalidVector> InvalidHeaders(const std::string& mixed, const std::string& aliases);
+
+/// Those whose JSON header lists other tensors than their index.
+std::vector<InvalidVector> InvalidListings(const std::string& mixed, const std::string& aliases);
 
 /// A directory with a manifest: files by name. Opening it and all of its shards gives `code`.
 struct DirectoryVector {

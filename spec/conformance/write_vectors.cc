@@ -80,11 +80,11 @@ std::string RuleOf(const std::string& name) {
 
 // Any implementation can be held to this; texts of messages are dsckpt's own and stand apart.
 Json Expectation(const InvalidVector& vector) {
-  if (vector.code != StatusCode::kOk) {
-    return {{"rule", RuleOf(vector.name)}, {"code", StatusCodeName(vector.code)}};
-  }
-  return {{"code", StatusCodeName(vector.code)},
-          {"verify", {{"item", vector.item}, {"kind", vector.kind}}}};
+  Json json = Json::object();
+  if (vector.code != StatusCode::kOk) json["rule"] = RuleOf(vector.name);
+  json["code"] = StatusCodeName(vector.code);
+  if (!vector.item.empty()) json["verify"] = {{"item", vector.item}, {"kind", vector.kind}};
+  return json;
 }
 
 Status WriteMessages(const std::string& path, const std::map<std::string, std::string>& messages) {
@@ -167,6 +167,8 @@ Status WriteVectors(const std::string& directory) {
   DSCKPT_ASSIGN_OR_RETURN(const std::string aliases, ReadFile(valid + "/aliases.dsckpt"));
   DSCKPT_RETURN_IF_ERROR(
       WriteInvalid(invalid, ".dsckpt", InvalidHeaders(mixed, aliases), messages));
+  DSCKPT_RETURN_IF_ERROR(
+      WriteInvalid(invalid, ".dsckpt", InvalidListings(mixed, aliases), messages));
   DSCKPT_ASSIGN_OR_RETURN(const std::string frame, ReadFile(valid + "/frame.dsckpt"));
   DSCKPT_RETURN_IF_ERROR(WriteInvalid(invalid, ".dsckpt", InvalidFrames(frame), messages));
   DSCKPT_ASSIGN_OR_RETURN(const std::string content, ReadFile(valid + "/content.dsckpt"));

@@ -409,6 +409,18 @@ static void verify(const char* path, uint64_t weights_offset) {
   CHECK_CODE(dsckpt_verify("absent.dsckpt", NULL, &error), DSCKPT_NOT_FOUND);
 }
 
+static void ignore_header(const char* path) {
+  dsckpt_error error = {0};
+  dsckpt_file* file = NULL;
+  flip(path, 4095);  /* The last space of the header. */
+  CHECK_CODE(dsckpt_file_open(path, NULL, &file, &error), DSCKPT_MISMATCH);
+  dsckpt_open_options options = DSCKPT_INIT(dsckpt_open_options);
+  options.ignore_header = 1;
+  CHECK_OK(dsckpt_file_open(path, &options, &file, &error));
+  CHECK(dsckpt_file_tensor_count(file) != 0);
+  dsckpt_file_destroy(file);
+}
+
 static void plain_safetensors(dsckpt_engine* engine) {
   dsckpt_error error = {0};
   dsckpt_state* state = NULL;
@@ -447,6 +459,7 @@ static void round_trip(dsckpt_engine* engine) {
   CHECK_OK(dsckpt_file_find_tensor(file, "model/weights", &info, &error));
   read_items(file);
   verify(path, info.offset + 12345);
+  ignore_header(path);
 }
 
 int main(void) {

@@ -10,7 +10,7 @@
 
 using namespace dsckpt;
 
-TEST_CASE("a name that readers hide is one that writers refuse, and the other way round") {
+TEST_CASE("a name that readers hide is one that writers refuse") {
   for (const char* name :
        {"", ".hidden", "latest", "a.incomplete-", "a.incomplete-b", "a.removed-", "a.removed-b",
         "a.replaced-", "a.replaced-b", ".incomplete-x", "x.removed-.dsckpt"}) {
@@ -18,11 +18,17 @@ TEST_CASE("a name that readers hide is one that writers refuse, and the other wa
     CHECK(IsHiddenRunEntry(name));
     CHECK(run::CheckCheckpointName(name, "").code() == StatusCode::kInvalidArgument);
   }
-  for (const char* name : {"a", "step-0000000001", "latest2", "Latest", "a.incomplete", "removed-a",
-                           "a b", "\xc3\xa9", "global_step5"}) {
+  for (const char* name : {"a", "step-0000000001", "latest2", "a.incomplete", "removed-a", "a b",
+                           "\xc3\xa9", "global_step5"}) {
     INFO(name);
     CHECK_FALSE(IsHiddenRunEntry(name));
     CHECK(run::CheckCheckpointName(name, "").ok());
+  }
+  // Names that another system takes for something else stand where a reader finds them.
+  for (const char* name : {"Latest", "a.Removed-b", "a:b", "nul", "a."}) {
+    INFO(name);
+    CHECK_FALSE(IsHiddenRunEntry(name));
+    CHECK(run::CheckCheckpointName(name, "").code() == StatusCode::kInvalidArgument);
   }
 }
 
@@ -130,6 +136,26 @@ TEST_CASE("shards may have the names that a manifest may hold") {
       {"latest", "a commit uses"},
       {"dsckpt.manifest", "a commit uses"},
       {"a.replaced-", "only a commit puts there"},
+      {"a.Replaced-", "only a commit puts there"},
+      {"LATEST", "a commit uses"},
+      {"Dsckpt.Manifest", "a commit uses"},
+      {"dsckpt.manifest.0", "a commit uses"},
+      {"DSCKPT.MANIFEST.17", "a commit uses"},
+      {"a\\b", "backslash or a colon"},
+      {"a:b", "backslash or a colon"},
+      {"a\tb", "control character"},
+      {"a\x7f", "control character"},
+      {"a.", "ends with a dot"},
+      {"a ", "ends with a dot or a space"},
+      {"con", "device"},
+      {"Prn.dsckpt", "device"},
+      {"AUX.a.b", "device"},
+      {"nul .dsckpt", "device"},
+      {"CONIN$", "device"},
+      {"conout$.x", "device"},
+      {"COM1", "device"},
+      {"lpt9.dsckpt", "device"},
+      {"Com\xc2\xb3", "device"},
   };
   for (const auto& [name, why] : refused) {
     INFO(name);
@@ -138,7 +164,12 @@ TEST_CASE("shards may have the names that a manifest may hold") {
       CHECK(status.message().find(why) != std::string::npos);
     }
   }
-  for (const std::string& name : {std::string(255, 'a'), std::string("a b "), std::string("x")}) {
+  for (const std::string& name :
+       {std::string(255, 'a'), std::string("a b"), std::string("x"), std::string("com0"),
+        std::string("com10"), std::string("comet"), std::string("a.con"), std::string("\xc3\xa9"),
+        std::string("later"), std::string("dsckpt.manifest.a"), std::string("dsckpt.manifests"),
+        std::string("dsckpt.manifest.1a"), std::string("a'<>\"|?*"), std::string(" a")}) {
+    INFO(name);
     CHECK(run::CheckShardName(name).ok());
   }
   // A checkpoint's name has to leave room for the mark and the id of an attempt.

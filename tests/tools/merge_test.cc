@@ -251,6 +251,36 @@ TEST_CASE("merge: corrupt input is found while bytes pass") {
   CHECK(!std::filesystem::exists(dir / "out"));
 }
 
+TEST_CASE("merge --ignore-header saves what a damaged JSON header left") {
+  const TempDir dir;
+  const Strings shards = WriteShards(Job(408), 1, dir);
+  std::filesystem::create_directory(dir / "run");
+  std::filesystem::copy(shards[0], dir / "run/a");
+  std::string bytes = ReadWholeFile(dir / "run/a");
+  bytes[bytes.find("\"data_offsets\"") + 2] ^= 1;
+  WriteWholeFile(dir / "run/a", bytes);
+
+  const Outcome refused = Merge({dir / "run/a"}, {"-o", dir / "out"});
+  CHECK(refused.code == 1);
+  CHECK(Contains(refused.err, "--ignore-header"));
+  CHECK(!std::filesystem::exists(dir / "out"));
+  CHECK(RunTool({"inspect", dir / "run/a"}).code != 0);
+  // A verification looks at it all the same, also where a run does not count it.
+  for (const std::string& path : {dir / "run/a", dir / "run"}) {
+    const Json report = Json::parse(RunTool({"verify", path, "--json"}).out);
+    CHECK(report["ok"] == false);
+    CHECK(report["files"][0]["problems"][0]["kind"] == "checksum");
+    CHECK(report["files"][0]["problems"][0]["item"] == "header");
+    CHECK(report["files"][0]["problems"].size() == 1);
+  }
+
+  const Outcome outcome = Merge({dir / "run/a"}, {"-o", dir / "out", "--ignore-header"});
+  CHECK(outcome.code == 0);
+  CHECK(Contains(outcome.err, "left out: metadata that cannot be read"));
+  REQUIRE(Merge(shards, {"-o", dir / "whole"}).code == 0);
+  CHECK(ReadWholeFile(dir / "out") == ReadWholeFile(dir / "whole"));
+}
+
 TEST_CASE("merge --dry-run writes nothing") {
   const Job job(402);
   const TempDir dir;

@@ -12,6 +12,7 @@
 #include "base/mutex.h"
 #include "base/serial_queue.h"
 #include "base/text.h"
+#include "format/file_names.h"
 #include "format/manifest/shard_match.h"
 #include "io/directory.h"
 #include "io/path.h"
@@ -99,6 +100,7 @@ struct DSCKPT_HIDDEN CheckpointWriter::Impl {
   Status ClaimName(RankSave& own);
   Status Begin(RankSave& own, std::span<const ShardSource> shards,
                const CheckpointSaveOptions& how);
+  Status NameShards(RankSave& own, std::span<const ShardSource> shards);
   Status StartShards(RankSave& own, std::span<const ShardSource> shards, const SaveOptions& file);
   void Commit(const RankSavePtr& own);
   Status AwaitAlone();
@@ -185,6 +187,7 @@ Status CheckpointWriter::Impl::Begin(RankSave& own, std::span<const ShardSource>
     return Status(StatusCode::kInvalidArgument,
                   "a checkpoint of many ranks needs shards in dsckpt's own format");
   }
+  DSCKPT_RETURN_IF_ERROR(NameShards(own, shards));
   DSCKPT_RETURN_IF_ERROR(ClaimName(own));
   DSCKPT_RETURN_IF_ERROR(CheckName(own));
   if (attempt.paths.in_place) DSCKPT_RETURN_IF_ERROR(io::MakeDirectories(attempt.paths.Final()));
@@ -198,20 +201,28 @@ Status CheckpointWriter::Impl::Begin(RankSave& own, std::span<const ShardSource>
   return Status();
 }
 
-Status CheckpointWriter::Impl::StartShards(RankSave& own, std::span<const ShardSource> shards,
-                                           const SaveOptions& file) {
+Status CheckpointWriter::Impl::NameShards(RankSave& own, std::span<const ShardSource> shards) {
   for (const ShardSource& shard : shards) {
     const std::string name = shard.name.empty() ? DefaultShardName(own.rank) : shard.name;
     DSCKPT_RETURN_IF_ERROR(run::CheckShardName(name));
     if (shard.provider == nullptr) {
       return Status(StatusCode::kInvalidArgument, "shard '" + name + "' has no provider");
     }
-    if (std::find(own.shards.begin(), own.shards.end(), name) != own.shards.end()) {
+    const auto same = [&](const std::string& other) {
+      return format::FoldCase(other) == format::FoldCase(name);
+    };
+    if (std::any_of(own.shards.begin(), own.shards.end(), same)) {
       return Status(StatusCode::kAlreadyExists,
-                    "two shards of this rank are called '" + Printable(name) + "'");
+                    "two shards of this rank are called '" + Printable(name) +
+                        "', which is one file on some systems whatever the case of letters");
     }
     own.shards.push_back(name);
   }
+  return Status();
+}
+
+Status CheckpointWriter::Impl::StartShards(RankSave& own, std::span<const ShardSource> shards,
+                                           const SaveOptions& file) {
   for (size_t i = 0; i < shards.size(); ++i) {
     auto started = engine.Save(own.attempt.paths.Directory() + "/" + own.shards[i],
                                OfStep(*shards[i].provider, own.attempt.step), file);

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
+#include "format/file_names.h"
 #include "run/complete.h"
 #include "run/manifest_file.h"
 #include "writer/group/coordinator_store.h"
@@ -144,6 +146,13 @@ class Leader {
     if (manifest.shard_names.empty()) {
       return Status(StatusCode::kInvalidArgument,
                     "no rank has a shard for checkpoint '" + attempt_.paths.name + "'");
+    }
+    std::vector<std::string_view> names(manifest.shard_names.begin(), manifest.shard_names.end());
+    if (const auto twice = format::FindSameFile(names)) {
+      return Status(StatusCode::kAlreadyExists,
+                    "two shards are named '" + Printable(*twice) +
+                        "' but for the case of letters, which is one file on some systems: give "
+                        "each a name of its own");
     }
     // Reports come by rank, each with its shards by name: in the manifest's order.
     std::vector<std::vector<StoredContent>> contents;

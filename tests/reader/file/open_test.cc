@@ -96,6 +96,79 @@ TEST_CASE("damage to the JSON header fails what reads it, not the rest") {
   CHECK(Text(file.View("bias")->bytes()) == state.tensors.at("bias").bytes);
 }
 
+TEST_CASE("a shard whose JSON header lists other tensors is opened only when that is asked for") {
+  const RichState state(2);
+  ShardBuilder builder;
+  builder.edit_header = [](std::string& header) {
+    header.replace(header.find("[301]"), 5, "[103]");
+  };
+  const auto describe = [&](dsckpt::Description& d) { state.Describe(d); };
+  // That many elements are another number of bytes: nobody reads such a header.
+  CHECK(OpenStatus(builder.Build(describe).value()).message().find("tensor 'bias'") !=
+        std::string::npos);
+
+  builder.edit_header = [](std::string& header) {
+    header.replace(header.find("\"F16\""), 5, "\"I16\"");
+  };
+  const std::string made = builder.Build(describe).value();
+  std::string damaged = state.Shard();
+  damaged.replace(damaged.find("\"F16\""), 5, "\"I16\"");
+  for (const auto& [bytes, why] :
+       {std::pair(made, "its checksums are right"), std::pair(damaged, "its checksum is wrong")}) {
+    const dsckpt::Status status = OpenStatus(bytes);
+    CHECK(status.code() == StatusCode::kMismatch);
+    for (const std::string_view part :
+         {"'layers/0'", "F16 [64, 64]", "I16 [64, 64]", why, "dsckpt verify", "--ignore-header"}) {
+      INFO(status.message());
+      CHECK(status.message().find(part) != std::string::npos);
+    }
+    const File file =
+        File::Open(std::make_shared<StringSource>(bytes), {.ignore_header = true}).value();
+    CHECK(file.FindTensor("layers/0")->dtype.code == dsckpt::kF16);
+    CHECK(Text(file.View("layers/0")->bytes()) == state.tensors.at("layers/0").bytes);
+  }
+}
+
+TEST_CASE("opening reads a JSON header of more than a page, each byte once") {
+  class CountingSource final : public StringSource {
+   public:
+    using StringSource::StringSource;
+    dsckpt::Status ReadAt(uint64_t offset, std::span<std::byte> out) const override {
+      reads.emplace_back(offset, out.size());
+      return StringSource::ReadAt(offset, out);
+    }
+    mutable std::vector<std::pair<uint64_t, uint64_t>> reads;
+  };
+  const std::string data(200, 'x');
+  const auto shard = [&](int tensors, std::string_view last_dtype) {
+    ShardBuilder builder;
+    builder.edit_header = [&](std::string& header) {
+      const size_t entry = header.rfind("\"t");
+      header.replace(header.find("\"U8\"", entry), 4, last_dtype);
+    };
+    return builder.Build([&](dsckpt::Description& d) {
+      const int64_t shape[] = {1};
+      for (int i = 0; i < tensors; ++i) {
+        d.Tensor("t" + std::to_string(100 + i),
+                 {.data = data.data() + i, .dtype = dsckpt::kU8, .shape = shape});
+      }
+    });
+  };
+  for (const int tensors : {10, 200}) {
+    const std::string bytes = shard(tensors, "\"U8\"").value();
+    const auto source = std::make_shared<CountingSource>(bytes);
+    const File file = File::Open(source).value();
+    CHECK(file.tensor_count() == static_cast<uint32_t>(tensors));
+    const uint64_t header_bytes = file.tensor(0).offset;
+    CHECK((header_bytes > 4096) == (tensors == 200));
+    CHECK(source->reads.size() == (tensors == 200 ? 4 : 3));
+    if (tensors == 200) {
+      CHECK(source->reads.back() == std::pair(uint64_t{4096}, header_bytes - 4096));
+    }
+    CHECK(OpenStatus(shard(tensors, "\"I8\"").value()).code() == StatusCode::kMismatch);
+  }
+}
+
 TEST_CASE("C36: every cut and every appended length is refused with both sizes") {
   const std::string shard = EmptyShard();
   const size_t size = shard.size();

@@ -185,6 +185,31 @@ TEST_CASE("nobody has a shard: refused on every rank") {
   CHECK(VisibleNames(place.run).empty());
 }
 
+TEST_CASE(
+    "shard names that another system takes for something else are refused, and nothing is made") {
+  const Place place;
+  const auto save = [&](int ranks, const std::function<std::vector<std::string>(int)>& names) {
+    return RunGroup(place, ranks, [&](RankRun& run) -> Status {
+      float value = 1;
+      State state;
+      state.AddTensor("rank" + std::to_string(run.rank), &value, kF32, {1});
+      std::vector<ShardSource> shards;
+      for (const std::string& name : names(run.rank)) shards.push_back({name, &state});
+      DSCKPT_ASSIGN_OR_RETURN(const auto handle, run.writer->Save(1, shards));
+      return handle.WaitDurable();
+    });
+  };
+  using Names = std::vector<std::string>;
+  CheckAll(save(1, [](int) { return Names{"a\\..\\x"}; }), StatusCode::kInvalidArgument,
+           "backslash");
+  CheckAll(save(1, [](int) { return Names{"nul.dsckpt"}; }), StatusCode::kInvalidArgument,
+           "'nul.dsckpt' is that of a device");
+  CheckAll(save(1, [](int) { return Names{"a", "A"}; }), StatusCode::kAlreadyExists, "'A'");
+  CheckAll(save(2, [](int rank) { return Names{rank == 0 ? "a" : "A"}; }),
+           StatusCode::kAlreadyExists, "'a' but for the case of letters");
+  CHECK(VisibleNames(place.run).empty());
+}
+
 TEST_CASE("a checkpoint that stands is refused on every rank, or replaced") {
   const Place place;
   CheckAll(RunGroup(place, 2,
