@@ -269,7 +269,7 @@ def random_shard(seed):
 def random_checkpoint(seed, folder):
     """Logical tensors cut into boxes along one dimension, or into flat ranges, over up to four ranks; some of them twice."""
     rng = random.Random(f"checkpoint {seed}")
-    ranks = rng.randrange(1, 5)
+    ranks, contents = rng.randrange(1, 5), rng.random() < 0.4
     held = [[] for _ in range(ranks)]  # of a rank: (logical name, shape, dtype code, form, bounds, bytes)
     for i in range(rng.randrange(1, 6)):
         code = rng.choice([2, 11, 12, 13, 15])
@@ -287,11 +287,12 @@ def random_checkpoint(seed, folder):
         if not held[rank] and rng.random() < 0.5:
             continue
         name = f"shard-{rank}.dsckpt"
-        content = of_rank(rng, held[rank])
+        content = of_rank(rng, held[rank]) | {"content": contents}
         data = write_dsckpt.shard(content, rng)
         (folder / name).write_bytes(data)
         said["shards"].append((name, rank, len(data), *struct.unpack_from("<2Q", data, len(data) - 96)))
         read = read_dsckpt.Shard(folder / name)
+        said.setdefault("content", []).extend([read.content] if contents else [])
         for (logical_name, dtype, shape), column in read.logical_pieces():
             logical[logical_name] = (logical_name, dtype, list(shape))
             placed.append((logical_name, len(said["shards"]) - 1, column))

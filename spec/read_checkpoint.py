@@ -8,7 +8,7 @@ import pathlib
 import re
 import struct
 
-from read_dsckpt import DTYPES, Shard, Table, check, check_strict, check_sum, cut_up, pieces_of, read_pieces
+from read_dsckpt import DTYPES, Shard, Table, check, check_strict, check_sum, cut_up, pieces_of, read_pieces, xxhash
 
 
 def read_manifest(path, strict=False):
@@ -140,11 +140,20 @@ def read_checkpoint(path, strict=False):
         step = (shard.attributes or {}).get("step")
         check(type(step) is not int or step == manifest["step"], "S5", f"step of {name}")
         check(not shard.rank_own or shard.rank == rank, "S6", f"rank of {name}")
+        check(not manifest["content"] or not shard.content or manifest["content"][i] == shard.content, "S7", f"content of {name}")
         shards.append(shard)
     tensors = {}
     for name, dtype, shape in manifest["logical"]:
         tensors[name] = assemble(manifest, shards, name, dtype, shape).hex()
-    return {"step": manifest["step"], "shards": len(shards), "tensors": tensors}
+    content = {"content": content_digest(manifest)} if manifest["content"] and xxhash else {}
+    return {"step": manifest["step"], "shards": len(shards)} | content | {"tensors": tensors}
+
+
+def content_digest(manifest):
+    """Section 22.2: of all shards."""
+    of_shards = zip(manifest["shards"], manifest["content"])
+    data = b"".join(struct.pack("<I2Q", row[1], *content) for row, content in of_shards)
+    return xxhash.xxh3_128_hexdigest(struct.pack("<I", len(manifest["shards"])) + data)
 
 
 def assemble(manifest, shards, name, dtype, shape):

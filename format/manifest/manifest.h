@@ -83,7 +83,7 @@ Result<ManifestColumns> ManifestOfShard(const ShardIdentity& shard, const IndexV
 Result<ManifestColumns> MergeManifests(std::span<const ManifestView> parts);
 
 /// The digest of the content of all shards, where the manifest has those of the shards
-/// (spec/format.md, "Content digests").
+/// (spec/format.md, "Content" of a manifest).
 std::optional<Hash128> ContentOf(const ManifestView& manifest);
 
 /// FlatBuffer and trailer; equal columns give equal bytes. kLimitExceeded.

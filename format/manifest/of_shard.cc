@@ -85,6 +85,7 @@ Result<ManifestColumns> ManifestOfShard(const ShardIdentity& shard, const IndexV
   out.shard_file_bytes = {shard.file_bytes};
   out.shard_index_bytes = {shard.index_bytes};
   out.shard_index_xxh3_64 = {shard.index_xxh3_64};
+  if (index.annotations.content) out.shard_content = {*index.annotations.content};
   out.piece_shard.assign(out.pieces.size(), 0);
   std::vector<DTypeRecord> dtypes(out.pieces.logical_names.size());
   for (uint32_t i = 0; i < out.pieces.size(); ++i) {

@@ -143,8 +143,8 @@ class Checkpoint {
   uint32_t ranks() const;
   /// Returns one digest of what all files hold: it is equal where as many files of the same ranks
   /// hold equal content, however that was saved. It is nothing where a file has no digest of its
-  /// content: one of format 1.0, or plain safetensors. No file is read for it (spec/format.md,
-  /// "Content digests"). Not cryptographic.
+  /// content (File::ContentDigest()): one of format 1.0, or plain safetensors. No file is read for
+  /// it where there is a manifest. Not cryptographic.
   std::optional<Hash128> ContentDigest() const;
   /// Returns the number of files.
   uint32_t shard_count() const;

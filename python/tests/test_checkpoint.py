@@ -209,3 +209,21 @@ def test_attributes_where_rank_0_wrote_nothing(tmp_path: Path) -> None:
     assert found is not None
     assert [rank for _, rank, _ in found.shards] == [1, 2]
     assert found.attributes["by"] == 1
+
+
+def test_content_digest_is_of_what_all_files_hold(tmp_path: Path) -> None:
+    values = torch.arange(6, dtype=torch.float32)
+    with Run(str(tmp_path / "run")) as run:
+        for step, changed in ((1, 0.0), (2, 0.0), (3, 1.0)):
+            values[0] = changed
+            run.save(step, {"w": values}).result()
+    one, two, three = (
+        Checkpoint(tmp_path / "run" / f"step-{step:010}").content_digest for step in (1, 2, 3)
+    )
+    assert one is not None
+    assert len(one) == 32
+    assert one == two
+    assert three is not None
+    assert three != one
+    dsckpt.save_safetensors({"w": values}, tmp_path / "plain.safetensors")
+    assert Checkpoint(tmp_path / "plain.safetensors").content_digest is None

@@ -279,9 +279,10 @@ Result<Json> Describe(const Checkpoint& checkpoint) {
     for (const std::byte byte : bytes) AppendHex(hex, std::to_integer<uint8_t>(byte));
     tensors[std::string(info.name)] = hex;
   }
-  return Json{{"step", checkpoint.step()},
-              {"shards", checkpoint.shard_count()},
-              {"tensors", std::move(tensors)}};
+  Json json = {{"step", checkpoint.step()}, {"shards", checkpoint.shard_count()}};
+  if (const auto content = checkpoint.ContentDigest()) json["content"] = HexOf(*content);
+  json["tensors"] = std::move(tensors);
+  return json;
 }
 
 }  // namespace dsckpt::conformance

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "format/checksum.h"
+#include "format/index/content.h"
 #include "format/index/index.h"
 #include "spec/conformance/patch.h"
 #include "spec/conformance/vectors.h"
@@ -164,6 +165,20 @@ std::string WithElement(const std::string& shard, std::string_view name) {
   });
 }
 
+// The shard with the digest of its content, as 1.1 writes it.
+std::string WithContent(const std::string& shard) {
+  return WithColumns(shard, [](format::IndexColumns& columns) {
+    columns.annotations.content = format::ContentDigest(ViewOf(columns));
+  });
+}
+
+Result<DirectoryVector> ShardedContent(const std::string& pieces, const std::string& pieces_rank1) {
+  const std::string first = WithContent(pieces), second = WithContent(pieces_rank1);
+  DSCKPT_ASSIGN_OR_RETURN(const std::string manifest, ManifestVector(first, second));
+  return DirectoryVector{"sharded-content",
+                         {{kManifest, manifest}, {kShard, first}, {kSecond, second}}};
+}
+
 }  // namespace
 
 Result<std::vector<DirectoryVector>> ValidDirectories(const std::string& pieces,
@@ -173,9 +188,11 @@ Result<std::vector<DirectoryVector>> ValidDirectories(const std::string& pieces,
   DSCKPT_ASSIGN_OR_RETURN(const std::string of_nothing, ManifestOfOne(nothing, "nothing.dsckpt"));
   const DirectoryVector sharded = {
       "sharded", {{kManifest, manifest}, {kShard, pieces}, {kSecond, pieces_rank1}}};
+  DSCKPT_ASSIGN_OR_RETURN(const DirectoryVector content, ShardedContent(pieces, pieces_rank1));
   return std::vector<DirectoryVector>{
       sharded,
       ValidParts(sharded),
+      content,
       {"sharded-nothing", {{kManifest, of_nothing}, {"nothing.dsckpt", nothing}}},
       {"sharded-unaligned",
        {{kManifest, WithUnalignedManifestVectors(of_nothing)}, {"nothing.dsckpt", nothing}}}};
@@ -197,6 +214,11 @@ Result<std::vector<DirectoryVector>> InvalidDirectories(const DirectoryVector& v
   DSCKPT_ASSIGN_OR_RETURN(const std::string manifest, of_one(own));
   DirectoryVector& rank = collection.Add("s6-rank", StatusCode::kMismatch, "rank 3");
   rank.files = {{kManifest, manifest}, {kShard, own}};
+  DSCKPT_ASSIGN_OR_RETURN(DirectoryVector content,
+                          ShardedContent(valid.files.at(kShard), valid.files.at(kSecond)));
+  content.files[kManifest] = WithManifest(content.files[kManifest],
+                                          [](ManifestColumns& m) { m.shard_content[1].high ^= 1; });
+  collection.Add("s7-content", StatusCode::kMismatch, "content").files = content.files;
   // Nothing is wrong with these but what they hold together.
   DSCKPT_ASSIGN_OR_RETURN(const std::string half, of_one(valid.files.at(kShard)));
   DirectoryVector& gap = collection.Add("v-gap", StatusCode::kOk, "");

@@ -254,9 +254,9 @@ void WriteJson(Console& console, const Checkpoint& checkpoint,
   json.Key("attempt");
   checkpoint.has_manifest() ? json.String(checkpoint.attempt()) : json.Null();
   json.Key("manifest_parts").Uint(checkpoint.manifest_parts());
-  json.Key("content_digest");
-  const std::optional<Hash128> content = checkpoint.ContentDigest();
-  content ? json.String(HexDigest(*content)) : json.Null();
+  if (const auto content = checkpoint.ContentDigest()) {
+    json.Key("content").String(HexDigest(*content));
+  }
   json.Key("ranks").Uint(checkpoint.ranks());
   json.Key("complete").Bool(health.complete);
   json.Key("bytes").Uint(health.bytes);
