@@ -183,6 +183,9 @@ static void read_tensors(void) {
   CHECK(is_text(info.path, "run/step-0000000002"));
   CHECK(info.ranks == kRanks && info.shard_count == kRanks && info.tensor_count == 2);
   CHECK(info.has_manifest == 1);
+  CHECK(info.has_content == 1);
+  CHECK((info.content_low | info.content_high) != 0);
+  CHECK(info.manifest_parts == 0);
 
   dsckpt_logical_tensor_info tensor = DSCKPT_INIT(dsckpt_logical_tensor_info);
   CHECK_OK(dsckpt_checkpoint_tensor(checkpoint, 0, &tensor, &error));
