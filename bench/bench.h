@@ -49,6 +49,9 @@ dsckpt::Result<Results> RunOpen(const Options& options);
 /// Save() returning, for many lazily captured tensors: with a new layout and with the same again.
 dsckpt::Result<Results> RunReturn(const Options& options);
 
+/// Processor time of saves with SaveOptions::statistics, against that of saves without.
+dsckpt::Result<Results> RunStatistics(const Options& options);
+
 /// Saves of GPU memory: Save() and FenceOnStream() returning; capture against one large copy to
 /// pinned memory; durable against the bare write loop. With a pool that holds the state; one of a
 /// quarter; the same with a snapshot on the GPU; and with 20,000 small tensors.

@@ -24,6 +24,7 @@ static_assert(DSCKPT_IO_THREADS == static_cast<int>(IoBackend::kThreads));
 static_assert(DSCKPT_DEVICE_OF_POINTER == kDeviceOfPointer);
 static_assert(DSCKPT_CONTAINER_SAFETENSORS == static_cast<int>(Container::kSafetensors));
 static_assert(DSCKPT_EVENT_DURABILITY == static_cast<int>(Event::Kind::kDurability));
+static_assert(DSCKPT_EVENT_NOT_FINITE == static_cast<int>(Event::Kind::kNotFinite));
 
 Result<EngineOptions> ToEngineOptions(const dsckpt_engine_options* options) {
   dsckpt_engine_options in;
@@ -61,6 +62,7 @@ Result<SaveOptions> ToSaveOptions(const dsckpt_save_options* options) {
     DSCKPT_RETURN_IF_ERROR(NotNull(in.metadata_values[i], "a metadata value"));
     out.metadata.emplace_back(in.metadata_keys[i], in.metadata_values[i]);
   }
+  out.statistics = in.statistics != 0;
   return out;
 }
 

@@ -50,6 +50,18 @@ dsckpt_object_info ToC(const ObjectInfo& in) {
   return out;
 }
 
+dsckpt_tensor_statistics ToC(const TensorStatistics& in) {
+  dsckpt_tensor_statistics out = {};
+  out.nan = in.nan;
+  out.inf = in.inf;
+  out.zero = in.zero;
+  out.min = in.min;
+  out.max = in.max;
+  out.sum = in.sum;
+  out.sum_squares = in.sum_squares;
+  return out;
+}
+
 Status Load(const File& file, const dsckpt_load_request* requests, size_t count,
             int device = kHostMemory, Stream stream = nullptr) {
   if (count > 0) DSCKPT_RETURN_IF_ERROR(NotNull(requests, "requests"));
@@ -247,6 +259,20 @@ int dsckpt_file_find_object(const dsckpt_file* file, const char* name, dsckpt_ob
   return WithItem(file, name, error, [&](const File& open) -> Status {
     DSCKPT_ASSIGN_OR_RETURN(const auto info, open.FindObject(name));
     return CopyOut(ToC(info), out, "dsckpt_object_info");
+  });
+}
+
+int dsckpt_file_tensor_statistics(const dsckpt_file* file, const char* name,
+                                  dsckpt_tensor_statistics* out, dsckpt_error* error) {
+  return WithItem(file, name, error, [&](const File& open) -> Status {
+    DSCKPT_ASSIGN_OR_RETURN(const auto info, open.FindTensor(name));
+    if (const auto statistics = open.Statistics(info)) {
+      return CopyOut(dsckpt::c::ToC(*statistics), out, "dsckpt_tensor_statistics");
+    }
+    return Status(dsckpt::StatusCode::kNotFound,
+                  "the file has no statistics of tensor '" + std::string(name) +
+                      "': save it with `statistics`; packed dtypes have none")
+        .WithPath(open.path());
   });
 }
 

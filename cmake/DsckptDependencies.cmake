@@ -37,6 +37,17 @@ endif()
 add_library(dsckpt_dep_json INTERFACE)
 target_include_directories(dsckpt_dep_json SYSTEM INTERFACE ${NLOHMANN_INCLUDE})
 
+# Highway, for numerics/, which chooses among instruction sets itself: distributions have the library that would do it as
+# a shared one only. Of Highway only headers are used.
+find_path(HIGHWAY_INCLUDE hwy/highway.h)
+if(NOT HIGHWAY_INCLUDE)
+  message(FATAL_ERROR "dsckpt: hwy/highway.h not found: install libhwy-dev")
+endif()
+add_library(dsckpt_dep_highway INTERFACE)
+target_include_directories(dsckpt_dep_highway SYSTEM INTERFACE ${HIGHWAY_INCLUDE})
+# As with FlatBuffers.
+target_compile_definitions(dsckpt_dep_highway INTERFACE hwy=dsckpt_highway)
+
 # Command line and formatting, for tools and bench. Of fmt only headers are used.
 find_path(CLI11_INCLUDE CLI/CLI.hpp)
 find_path(FMT_INCLUDE fmt/format.h)

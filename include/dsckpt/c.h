@@ -116,7 +116,12 @@ enum { DSCKPT_IO_AUTO = 0, DSCKPT_IO_URING = 1, DSCKPT_IO_THREADS = 2 };
 enum { DSCKPT_CONTAINER_DSCKPT = 0, DSCKPT_CONTAINER_SAFETENSORS = 1 };
 
 /// dsckpt::Event::Kind.
-enum { DSCKPT_EVENT_FALLBACK = 0, DSCKPT_EVENT_SAVE_FAILED = 1, DSCKPT_EVENT_DURABILITY = 2 };
+enum {
+  DSCKPT_EVENT_FALLBACK = 0,
+  DSCKPT_EVENT_SAVE_FAILED = 1,
+  DSCKPT_EVENT_DURABILITY = 2,
+  DSCKPT_EVENT_NOT_FINITE = 3
+};
 
 /// For `device` below: the device runtime is asked which device holds the pointer
 /// (dsckpt/device.h). Otherwise the ordinal of a device.
@@ -317,6 +322,8 @@ typedef struct dsckpt_save_options {
   const char* const* metadata_values;  ///< ... and values.
   /// The number of metadata keys, and of their values.
   size_t metadata_count;
+  int32_t statistics;  ///< Nonzero: record what the elements of tensors are, in numbers.
+  int32_t reserved_2;  ///< Zero.
 } dsckpt_save_options;
 
 /// Saves `state` as one file at `path`, published atomically when it is durable. Returns when all
@@ -483,6 +490,22 @@ int dsckpt_file_find_tensor(const dsckpt_file* file, const char* name, dsckpt_te
 /// An object by its name.
 int dsckpt_file_find_object(const dsckpt_file* file, const char* name, dsckpt_object_info* out,
                             dsckpt_error* error);
+
+/// What the elements of a tensor are, in numbers; see dsckpt::TensorStatistics.
+typedef struct dsckpt_tensor_statistics {
+  size_t size;
+  /// How many elements are NaN, an infinity, and 0 or -0.
+  uint64_t nan, inf, zero;
+  /// The least and the greatest of the finite elements; NaN when there is none.
+  double min, max;
+  /// The sum of the finite elements, and that of their squares.
+  double sum, sum_squares;
+} dsckpt_tensor_statistics;
+
+/// By name; aliases are followed. DSCKPT_NOT_FOUND also when the file holds none of the tensor: it
+/// was saved without, or the dtype is packed.
+int dsckpt_file_tensor_statistics(const dsckpt_file* file, const char* name,
+                                  dsckpt_tensor_statistics* out, dsckpt_error* error);
 
 /// The elements in memory: of the mapped file itself where raw and mapped, else in memory of the
 /// view's own (then checksums are checked). Valid until the view is destroyed, also after the file
@@ -723,6 +746,8 @@ typedef struct dsckpt_checkpoint_save_options {
   const char* name;  ///< Of the checkpoint's directory; null: "step-" and the step, ten digits.
   int32_t replace;   ///< Nonzero: a complete checkpoint of this name gives way.
   int32_t reserved;
+  int32_t statistics;  ///< As in dsckpt_save_options, for every shard.
+  int32_t reserved_2;  ///< Zero.
 } dsckpt_checkpoint_save_options;
 
 /// Saves this rank's part and returns as dsckpt_engine_save does; nothing waits for other ranks.

@@ -17,6 +17,7 @@
 #include "dsckpt/piece.h"
 #include "dsckpt/run_layout.h"
 #include "dsckpt/status.h"
+#include "dsckpt/tensor_statistics.h"
 
 namespace DSCKPT_EXPORT dsckpt {
 
@@ -185,6 +186,10 @@ class Checkpoint {
   /// Returns the digest of any tensor: where no shard stores it, the tensor is put together, read
   /// and hashed. Errors: as for Read().
   Result<Hash128> ComputeDigest(uint32_t tensor) const;
+  /// Returns what the elements of `tensor` are, in numbers: File::Statistics() of a shard that
+  /// holds the tensor whole. It is nothing where there is none. The shard is opened; data is not
+  /// read.
+  Result<std::optional<TensorStatistics>> Statistics(uint32_t tensor) const;
 
   /// Reads boxes of logical tensors. Only the shards and chunks that hold parts of them are read,
   /// and checksums are checked. Of copies that were declared to be replicas one is read. Other

@@ -20,6 +20,7 @@
 #include "dsckpt/provider.h"
 #include "dsckpt/source.h"
 #include "dsckpt/status.h"
+#include "dsckpt/tensor_statistics.h"
 #include "dsckpt/tree.h"
 
 namespace DSCKPT_EXPORT dsckpt {
@@ -263,6 +264,10 @@ class File {
   /// Returns the vendor data of the file (SaveOptions::vendor): names and bytes, in name order. The
   /// texts are valid as long as the File lives.
   std::vector<std::pair<std::string_view, std::string_view>> Vendor() const;
+
+  /// Returns what the elements of a tensor are, in numbers, from the index, without reading data.
+  /// It is nothing unless the file was saved with SaveOptions::statistics, and for packed dtypes.
+  std::optional<TensorStatistics> Statistics(const TensorInfo& tensor) const;
 
   /// Returns the names of the subtrees and items that were declared to be the rank's own
   /// (RankOwn()), in name order. The texts are valid as long as the File lives.

@@ -19,6 +19,7 @@ from .loading import load, load_into
 from .own import rank_own
 from .run import Run, RunEntry
 from .saving import save, save_safetensors
+from .tensor_info import TensorStatistics
 from .tools import Problem, Report, inspect, merge, verify
 from .writer import AsyncWriter
 
@@ -37,6 +38,7 @@ __all__ = [
     "RunEntry",
     "SaveCancelled",
     "SaveHandle",
+    "TensorStatistics",
     "__version__",
     "device_support",
     "inspect",

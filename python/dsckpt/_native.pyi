@@ -163,7 +163,7 @@ class Engine:
     ) -> None:
         """when_busy: "wait", "skip", "replace". io: "auto", "uring", "threads". device: ordinal to
         pin the pool for at once. on_event(kind, message): kind "fallback", "save-failed",
-        "durability".
+        "durability", "not-finite".
         """
     def save(
         self,
@@ -174,6 +174,7 @@ class Engine:
         metadata: dict[str, str] | None = None,
         metadata_format: str = "pt",
         safetensors: bool = False,
+        statistics: bool = False,
     ) -> SaveHandle:
         """on_captured: called once on an engine thread when all memory was read; what it raises
         fails the save, and nothing is published before it returned. safetensors: a plain
@@ -187,6 +188,7 @@ class Engine:
         metadata: dict[str, str] | None = None,
         metadata_format: str = "pt",
         safetensors: bool = False,
+        statistics: bool = False,
     ) -> None:
         """A save and its wait_durable(). However it ends, memory of the state is read no longer: a
         signal handler that raises cancels the save."""
@@ -241,6 +243,7 @@ class CheckpointWriter:
         in_place: bool = False,
         on_captured: Callable[[], None] | None = None,
         metadata: dict[str, str] | None = None,
+        statistics: bool = False,
     ) -> SaveHandle:
         """shards: (file name or "", walker). on_captured: called once for each shard."""
     def roll_back(self, step: int) -> None: ...
@@ -263,6 +266,8 @@ def roll_back(run_directory: str, step: int) -> None:
 _TensorInfo = tuple[str, str, int, tuple[int, ...], int, int, int, str]
 # (name, media type, offset, raw bytes, stored bytes, encoding)
 _ObjectInfo = tuple[str, str, int, int, int, str]
+# (nan, inf, zero, min, max, sum, sum of squares)
+_Statistics = tuple[int, int, int, float, float, float, float]
 # (name, address, bytes, strides in elements or None, device ordinal or -1, stream handle)
 _Request = tuple[str, int, int, Sequence[int] | None, int, int]
 
@@ -291,6 +296,8 @@ class File:
         """The same of an object."""
     def digest_of(self, name: str, *, compute: bool = False) -> str | None:
         """The same by name; with compute, of plain safetensors too, read for it."""
+    def statistics(self, name: str) -> _Statistics | None:
+        """None: the file has none of this tensor."""
     def view(self, name: str) -> tuple[memoryview, bool]:
         """Read-only bytes of a tensor; whether they are the mapped file."""
     def read_slice(self, name: str, box: Sequence[tuple[int, int]], out: Any) -> None:
@@ -338,6 +345,8 @@ class Checkpoint:
         """(shard, ordinal in the shard, piece)."""
     def digest(self, tensor: int, *, compute: bool = False) -> str | None:
         """Of a logical tensor that is stored whole; with compute, of any, read for it."""
+    def statistics(self, tensor: int) -> _Statistics | None:
+        """Of a logical tensor that is stored whole."""
     def check_coverage(self, tensor: int) -> None: ...
     def compare_copies(self, tensor: int) -> None: ...
     def read(self, requests: Sequence[tuple[str, Sequence[tuple[int, int]] | None, Any]]) -> None:

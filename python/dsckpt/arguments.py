@@ -63,6 +63,13 @@ def text(name: str, value: Any) -> str:
     return value
 
 
+def flag(name: str, value: Any) -> bool:
+    """True or False, not what Python takes for one of them. Raises as integer()."""
+    if not isinstance(value, bool):
+        raise _refused(name, value, "True or False")
+    return value
+
+
 def attributes(value: Any) -> dict[str, Any]:
     """Attributes of a save; None: none. Their values are looked at by who stores them.
 

@@ -15,7 +15,7 @@ from .materialize import Info, backend_for
 from .models import of_torch
 from .own import own_rank, ranks_here, took_another
 from .pickles import Permission
-from .tensor_info import TensorInfo, TensorTable, allocate
+from .tensor_info import TensorInfo, TensorStatistics, TensorTable, allocate
 
 MANIFEST = "dsckpt.manifest"
 """The file of a checkpoint directory that is written last: without it there is no checkpoint."""
@@ -113,6 +113,24 @@ class Checkpoint:
         """
         self._info(name)
         return self._native.digest(self._table.ordinal(name), compute=compute)
+
+    def statistics(self, name: str) -> TensorStatistics | None:
+        """What the elements of a tensor are, in numbers, without reading them.
+
+        Args:
+            name: A key of `tensors`.
+
+        Returns:
+            None where no file has them: it was saved without `statistics=True`, the tensor lies in
+            parts, or its dtype is packed.
+
+        Raises:
+            KeyError: No such tensor.
+            DsckptError: NotFound, Corrupt, ...
+        """
+        self._info(name)
+        found = self._native.statistics(self._table.ordinal(name))
+        return TensorStatistics(*found) if found else None
 
     def _info(self, name: str) -> TensorInfo:
         info = self.tensors.get(name)

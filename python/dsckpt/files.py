@@ -11,6 +11,7 @@ from . import _native, dtypes, indexing, mapped, memory, models, rebuild
 from .checkpoint import MANIFEST
 from .errors import DsckptError, text_of
 from .materialize import Info, NumpyBackend, TorchBackend, backend_for, materialize, unknown_dtype
+from .tensor_info import TensorStatistics
 
 if TYPE_CHECKING:
     import numpy
@@ -219,6 +220,22 @@ class File(Mapping[str, LazyTensor]):
         """
         self[name]
         return self._native.digest_of(name, compute=compute)
+
+    def statistics(self, name: str) -> TensorStatistics | None:
+        """What the elements of a tensor are, in numbers, without reading them.
+
+        Args:
+            name: A tensor's, or an alias of one.
+
+        Returns:
+            None where the file was saved without `statistics=True`, and for packed dtypes.
+
+        Raises:
+            KeyError: No such tensor.
+        """
+        self[name]
+        found = self._native.statistics(name)
+        return TensorStatistics(*found) if found else None
 
     def tree(self) -> Any:
         """The state as it was saved, with a LazyTensor or StoredObject where those stand."""

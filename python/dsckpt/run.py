@@ -103,6 +103,7 @@ class Run:
         encoding: Encoding = "raw",
         metadata: dict[str, str] | None = None,
         capture: Capture = "auto",
+        statistics: bool = False,
         name: str = "",
         replace: bool = False,
     ) -> SaveHandle:
@@ -119,6 +120,7 @@ class Run:
             encoding: As for AsyncWriter.save().
             metadata: As for AsyncWriter.save().
             capture: As for AsyncWriter.save().
+            statistics: As for AsyncWriter.save().
             name: Of the checkpoint's directory; "": "step-" and ten digits.
             replace: Whether a complete checkpoint of that name is replaced, not refused. One that
                 training has left behind (see roll_back()) is replaced in any case.
@@ -140,6 +142,7 @@ class Run:
             )
         attributes["step"] = step  # Of another type, maybe.
         name, metadata = arguments.text("name", name), arguments.metadata(metadata)
+        statistics = arguments.flag("statistics", statistics)
         writer, native, unseen = self._ready()
         prepared = writer.prepare([Shard("", state, attributes)], encoding, capture, self._rank)
         return writer.submit(
@@ -151,6 +154,7 @@ class Run:
                 replace=replace,
                 on_captured=prepared.before_publish,
                 metadata=metadata,
+                statistics=statistics,
             ),
             unseen,
         )

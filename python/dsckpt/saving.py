@@ -19,11 +19,18 @@ def save(
     attributes: dict[str, Any] | None = None,
     encoding: Encoding = "raw",
     metadata: dict[str, str] | None = None,
+    statistics: bool = False,
 ) -> None:
     """Saves a nested state as one file and returns when it is durable. Thread-safe; other threads
     must not change the state meanwhile. Arguments and errors as AsyncWriter.save()."""
     shard = Shard("", state, attributes)
-    _save_now(shard, path, encoding, metadata=arguments.metadata(metadata))
+    _save_now(
+        shard,
+        path,
+        encoding,
+        metadata=arguments.metadata(metadata),
+        statistics=arguments.flag("statistics", statistics),
+    )
 
 
 def save_safetensors(

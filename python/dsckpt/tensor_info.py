@@ -34,6 +34,29 @@ class TensorInfo:
         return (self.name, self.dtype, 0, shape, 0, nbytes, nbytes, "raw")
 
 
+@dataclass(frozen=True)
+class TensorStatistics:
+    """What the elements of a tensor are, in numbers. Complex elements count by their modulus.
+
+    Attributes:
+        nan: How many are NaN.
+        inf: How many are infinities.
+        zero: How many are 0 or -0.
+        min: The least of the finite elements; NaN where there is none.
+        max: The greatest of them.
+        sum: Their sum.
+        sum_squares: The sum of their squares.
+    """
+
+    nan: int
+    inf: int
+    zero: int
+    min: float
+    max: float
+    sum: float
+    sum_squares: float
+
+
 class TensorTable:
     """The tensors of a checkpoint by name, listed when they are first asked for. Thread-safe.
 

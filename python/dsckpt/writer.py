@@ -56,7 +56,7 @@ class AsyncWriter:
                 "replace" (the newest save that has not begun to move data is cancelled).
             debug: Compare digests of the memory at the fence instead of version counters. Slow.
             on_event: on_event(kind, message) from an engine thread: "fallback", "save-failed",
-                "durability".
+                "durability", "not-finite".
 
         Raises:
             DsckptError: InvalidArgument, OutOfMemory.
@@ -92,6 +92,7 @@ class AsyncWriter:
         encoding: Encoding = "raw",
         metadata: dict[str, str] | None = None,
         capture: Capture = "auto",
+        statistics: bool = False,
     ) -> SaveHandle:
         """Saves a nested state as one file, published atomically, and returns as soon as everything
         captured at save has been copied.
@@ -107,6 +108,8 @@ class AsyncWriter:
             capture: "auto" as the class says; "at_save": everything inside this call;
                 "until_fence": everything lazily, for callers that keep all memory unchanged until
                 the fence.
+            statistics: Record what the elements of each tensor are, in numbers, for
+                File.statistics(); tensors with NaN or Inf are reported to `on_event`.
 
         Returns:
             A handle. What goes wrong later is raised by its waits or, once, by the next fence().
@@ -116,6 +119,7 @@ class AsyncWriter:
         """
         prepared = self.prepare([Shard("", state, attributes)], encoding, capture)
         metadata = arguments.metadata(metadata)
+        statistics = arguments.flag("statistics", statistics)
         return self.submit(
             prepared,
             lambda: self._engine.save(
@@ -123,6 +127,7 @@ class AsyncWriter:
                 prepared.walker,
                 on_captured=prepared.before_publish,
                 metadata=metadata,
+                statistics=statistics,
             ),
         )
 

@@ -77,6 +77,11 @@ std::optional<std::string> Digest(const Checkpoint& self, uint32_t tensor, bool 
   })));
 }
 
+std::optional<nb::tuple> Statistics(const Checkpoint& self, uint32_t tensor) {
+  Checked(self, tensor);
+  return ToTuple(Unwrap(WithoutGil([&] { return self.Statistics(tensor); })));
+}
+
 void Read(const Checkpoint& self, const std::vector<Request>& requests) {
   std::list<OutBuffer> buffers;
   std::list<std::vector<Range>> boxes;
@@ -140,6 +145,7 @@ void BindCheckpoint(nb::module_& module) {
           },
           "tensor"_a)
       .def("digest", &Digest, "tensor"_a, nb::kw_only(), "compute"_a = false)
+      .def("statistics", &Statistics, "tensor"_a)
       .def("read", &Read, "requests"_a)
       .def_prop_ro("open_shard_count", &Checkpoint::open_shard_count);
   nb::class_<RunDirectory>(module, "RunDirectory")

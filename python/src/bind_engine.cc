@@ -20,6 +20,8 @@ const char* EventKind(Event::Kind kind) {
       return "fallback";
     case Event::Kind::kSaveFailed:
       return "save-failed";
+    case Event::Kind::kNotFinite:
+      return "not-finite";
     case Event::Kind::kDurability:
       break;
   }
@@ -60,9 +62,10 @@ void InitEngine(PyEngine* self, uint64_t pool_bytes, uint64_t window_bytes, int 
 }
 
 Handle Save(PyEngine& self, const FsPath& path, Walker& walker, nb::object on_captured,
-            const nb::object& metadata, std::string metadata_format, bool safetensors) {
-  SaveOptions options =
-      MakeSaveOptions(std::move(on_captured), metadata, std::move(metadata_format), safetensors);
+            const nb::object& metadata, std::string metadata_format, bool safetensors,
+            bool statistics) {
+  SaveOptions options = MakeSaveOptions(std::move(on_captured), metadata,
+                                        std::move(metadata_format), safetensors, statistics);
   std::weak_ptr<const void> under_way = MarkUnderWay(options);
   const Borrowed engine = self.get();
   auto saved = WithoutGil([&] { return engine->Save(path.bytes, walker, options); });
@@ -117,9 +120,9 @@ void Wait(const Handle& handle, bool durable) {
 }
 
 void SaveDurably(PyEngine& self, const FsPath& path, Walker& walker, const nb::object& metadata,
-                 std::string metadata_format, bool safetensors) {
-  const Handle handle =
-      Save(self, path, walker, nb::none(), metadata, std::move(metadata_format), safetensors);
+                 std::string metadata_format, bool safetensors, bool statistics) {
+  const Handle handle = Save(self, path, walker, nb::none(), metadata, std::move(metadata_format),
+                             safetensors, statistics);
   try {
     Wait(handle, true);
   } catch (const nb::python_error&) {
@@ -142,10 +145,11 @@ std::function<void(const Event&)> EventCallback(nb::object on_event) {
 }
 
 SaveOptions MakeSaveOptions(nb::object on_captured, const nb::object& metadata,
-                            std::string metadata_format, bool safetensors) {
+                            std::string metadata_format, bool safetensors, bool statistics) {
   SaveOptions options;
   options.container = safetensors ? Container::kSafetensors : Container::kDsckpt;
   options.metadata_format = std::move(metadata_format);
+  options.statistics = statistics;
   if (!metadata.is_none()) {
     for (const auto& [key, value] : nb::cast<nb::dict>(metadata)) {
       if (!nb::isinstance<nb::str>(key) || !nb::isinstance<nb::str>(value)) {
@@ -190,9 +194,11 @@ void BindEngine(nb::module_& module) {
            "direct_io"_a = true, "device"_a = kHostMemory, "device_snapshot_bytes"_a = 0,
            "on_event"_a = nb::none())
       .def("save", &Save, "path"_a, "walker"_a, nb::kw_only(), "on_captured"_a = nb::none(),
-           "metadata"_a = nb::none(), "metadata_format"_a = "pt", "safetensors"_a = false)
+           "metadata"_a = nb::none(), "metadata_format"_a = "pt", "safetensors"_a = false,
+           "statistics"_a = false)
       .def("save_durably", &SaveDurably, "path"_a, "walker"_a, nb::kw_only(),
-           "metadata"_a = nb::none(), "metadata_format"_a = "pt", "safetensors"_a = false)
+           "metadata"_a = nb::none(), "metadata_format"_a = "pt", "safetensors"_a = false,
+           "statistics"_a = false)
       .def(
           "fence",
           [](PyEngine& self, const std::string& prefix) {

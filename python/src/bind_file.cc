@@ -73,6 +73,10 @@ std::optional<std::string> DigestOf(const File& self, const std::string& name, b
   return ToHex(Unwrap(WithoutGil([&] { return self.ComputeDigest(info); })));
 }
 
+std::optional<nb::tuple> Statistics(const File& self, const std::string& name) {
+  return ToTuple(self.Statistics(Unwrap(self.FindTensor(name))));
+}
+
 /// The memory of a private mapping, unmapped with the last view of it.
 struct PrivateMapping {
   void* data;
@@ -181,6 +185,12 @@ nb::tuple ToTuple(const ObjectInfo& info) {
                         info.stored_bytes, EncodingName(info.encoding));
 }
 
+std::optional<nb::tuple> ToTuple(const std::optional<TensorStatistics>& statistics) {
+  if (!statistics) return std::nullopt;
+  return nb::make_tuple(statistics->nan, statistics->inf, statistics->zero, statistics->min,
+                        statistics->max, statistics->sum, statistics->sum_squares);
+}
+
 std::optional<std::string> ToHex(const std::optional<Hash128>& digest) {
   if (!digest) return std::nullopt;
   char text[33];
@@ -214,6 +224,7 @@ void BindFile(nb::module_& module) {
       .def("digest", &Digest, "ordinal"_a)
       .def("object_digest", &ObjectDigest, "ordinal"_a)
       .def("digest_of", &DigestOf, "name"_a, nb::kw_only(), "compute"_a = false)
+      .def("statistics", &Statistics, "name"_a)
       .def("view", &View, "name"_a)
       .def("read_slice", &ReadSlice, "name"_a, "box"_a, "out"_a)
       .def("load", &Load, "requests"_a, nb::kw_only(), "verify"_a = true)

@@ -14,6 +14,9 @@ namespace dsckpt::python {
 nanobind::tuple ToTuple(const TensorInfo& info);
 nanobind::tuple ToTuple(const ObjectInfo& info);
 
+/// As _Statistics in _native.pyi.
+std::optional<nanobind::tuple> ToTuple(const std::optional<TensorStatistics>& statistics);
+
 /// 32 hexadecimal digits, high half first.
 std::optional<std::string> ToHex(const std::optional<Hash128>& digest);
 

@@ -156,6 +156,20 @@ std::vector<std::pair<std::string_view, std::string_view>> File::Vendor() const 
   return entries;
 }
 
+std::optional<TensorStatistics> File::Statistics(const TensorInfo& tensor) const {
+  const format::StatisticsView& all = impl_->index.annotations.statistics;
+  const auto found = std::ranges::lower_bound(all.tensor, tensor.ordinal);
+  if (found == all.tensor.end() || *found != tensor.ordinal) return std::nullopt;
+  const auto i = static_cast<size_t>(found - all.tensor.begin());
+  return TensorStatistics{.nan = all.nan[i],
+                          .inf = all.inf[i],
+                          .zero = all.zero[i],
+                          .min = all.min[i],
+                          .max = all.max[i],
+                          .sum = all.sum[i],
+                          .sum_squares = all.sum_squares[i]};
+}
+
 // The nodes' owner is the whole open file: aliasing pointers keep it alive.
 std::optional<Node> File::tree() const {
   if (impl_->index.tree.nodes.empty()) return std::nullopt;

@@ -1,4 +1,4 @@
-// Computes the digests of tensors in files that store no checksums.
+// What the index says of whole tensors; digests where it says none.
 
 #include <algorithm>
 #include <string>
@@ -10,8 +10,6 @@
 #include "format/checksum.h"
 #include "reader/checkpoint/checkpoint_impl.h"
 #include "reader/file/file_impl.h"
-
-// Digests of tensors for which no sums are stored, and of those that shards hold.
 
 namespace dsckpt {
 
@@ -31,6 +29,21 @@ bool IsWhole(const LogicalTensorInfo& logical, const TensorInfo& stored, const O
   return std::ranges::equal(piece.box, logical.shape, [](const Range& range, int64_t size) {
     return range.begin == 0 && range.end == size;
   });
+}
+
+/// What `ask(shard, stored)` tells of the first shard that holds a tensor whole and tells anything.
+template <typename Ask>
+auto FromWhole(const Checkpoint& checkpoint, uint32_t tensor, const Ask& ask)
+    -> Result<decltype(ask(std::declval<const File&>(), std::declval<const TensorInfo&>()))> {
+  const LogicalTensorInfo logical = checkpoint.tensor(tensor);
+  for (const PieceLocation& location : checkpoint.Pieces(tensor)) {
+    DSCKPT_ASSIGN_OR_RETURN(const File shard, checkpoint.OpenShard(location.shard));
+    if (location.tensor >= shard.tensor_count()) continue;
+    const TensorInfo stored = shard.tensor(location.tensor);
+    if (!IsWhole(logical, stored, location.piece)) continue;
+    if (auto told = ask(shard, stored)) return told;
+  }
+  return decltype(ask(std::declval<const File&>(), std::declval<const TensorInfo&>()))();
 }
 
 /// `read(chunk, bytes)` fills one chunk of the `raw_bytes` of a tensor.
@@ -60,18 +73,20 @@ Result<Hash128> File::ComputeDigest(const TensorInfo& tensor) const {
 
 Result<std::optional<Hash128>> Checkpoint::Digest(uint32_t tensor) const {
   const LogicalTensorInfo logical = this->tensor(tensor);
-  for (const PieceLocation& location : Pieces(tensor)) {
-    if (logical.bytes == 0) break;
-    DSCKPT_ASSIGN_OR_RETURN(const File shard, OpenShard(location.shard));
-    if (location.tensor >= shard.tensor_count()) continue;
-    const TensorInfo stored = shard.tensor(location.tensor);
-    if (!IsWhole(logical, stored, location.piece)) continue;
-    if (const auto digest = shard.Digest(stored)) return std::optional(digest);
+  if (logical.bytes != 0) {
+    return FromWhole(*this, tensor, [](const File& shard, const TensorInfo& stored) {
+      return shard.Digest(stored);
+    });
   }
-  if (logical.bytes != 0) return std::optional<Hash128>();
   // Without elements there is nothing to be spread, and nothing to be read.
   return std::optional(
       format::TensorDigest(static_cast<uint16_t>(logical.dtype.code), logical.shape, {}));
+}
+
+Result<std::optional<TensorStatistics>> Checkpoint::Statistics(uint32_t tensor) const {
+  return FromWhole(*this, tensor, [](const File& shard, const TensorInfo& stored) {
+    return shard.Statistics(stored);
+  });
 }
 
 Result<Hash128> Checkpoint::ComputeDigest(uint32_t tensor) const {

@@ -1,6 +1,7 @@
 /* Round trip and error paths of dsckpt/c.h, as a C11 program. Runs in a directory of its own. */
 #define _XOPEN_SOURCE 700 /* mkdtemp */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -445,6 +446,33 @@ static void plain_safetensors(dsckpt_engine* engine) {
   dsckpt_state_destroy(state);
 }
 
+static void statistics(dsckpt_engine* engine) {
+  dsckpt_error error = {0};
+  dsckpt_state* state = NULL;
+  dsckpt_file* file = NULL;
+  const int64_t shape[1] = {4};
+  float values[4] = {1, -2, 0, NAN};
+  CHECK_OK(dsckpt_state_create(&state, &error));
+  dsckpt_state_add_tensor(state, "w", values, DSCKPT_F32, shape, 1, NULL, NULL);
+  dsckpt_save_options options = DSCKPT_INIT(dsckpt_save_options);
+  for (options.statistics = 0; options.statistics < 2; ++options.statistics) {
+    CHECK_OK(dsckpt_engine_save(engine, "s.dsckpt", state, &options, NULL, &error));
+    CHECK_OK(dsckpt_engine_wait_durable(engine, &error));
+    CHECK_OK(dsckpt_file_open("s.dsckpt", NULL, &file, &error));
+    dsckpt_tensor_statistics found = DSCKPT_INIT(dsckpt_tensor_statistics);
+    if (options.statistics == 0) {
+      CHECK_CODE(dsckpt_file_tensor_statistics(file, "w", &found, &error), DSCKPT_NOT_FOUND);
+      CHECK(strstr(error.message, "no statistics of tensor 'w'") != NULL);
+    } else {
+      CHECK_OK(dsckpt_file_tensor_statistics(file, "w", &found, &error));
+      CHECK(found.nan == 1 && found.inf == 0 && found.zero == 1);
+      CHECK(found.min == -2 && found.max == 1 && found.sum == -1 && found.sum_squares == 5);
+    }
+    dsckpt_file_destroy(file);
+  }
+  dsckpt_state_destroy(state);
+}
+
 static void round_trip(dsckpt_engine* engine) {
   dsckpt_error error = {0};
   const char* path = "job.dsckpt";
@@ -482,10 +510,12 @@ int main(void) {
     destination_error(engine);
     failing_object(engine);
     plain_safetensors(engine);
+    statistics(engine);
   }
   dsckpt_engine_destroy(engine);
   remove("job.dsckpt");
   remove("w.safetensors");
+  remove("s.dsckpt");
   if (chdir("..") != 0 || rmdir(directory) != 0) ++failures; /* nothing else may be left */
   if (failures == 0) puts("ok");
   return failures != 0;

@@ -59,12 +59,12 @@ foreach(program consumer consumer_no_exceptions)
 endforeach()
 run(${build}/consumer_c ${WORK}/consumer.dsckpt)
 
-# A program may have a FlatBuffers of its own, of another version.
+# A program may have a FlatBuffers or a Highway of its own, of another version.
 file(GLOB_RECURSE libraries ${WORK}/*/libdsckpt.a)
 foreach(library ${libraries})
   run(nm -C ${library})
-  string(REGEX MATCH "[^\n]* flatbuffers::[^\n]*" symbol "${output}")
+  string(REGEX MATCH "[^\n]* (flatbuffers|hwy)::[^\n]*" symbol "${output}")
   if(symbol)
-    message(FATAL_ERROR "${library} has a symbol that another FlatBuffers has, too: ${symbol}")
+    message(FATAL_ERROR "${library} has a symbol that another FlatBuffers or Highway has, too: ${symbol}")
   endif()
 endforeach()

@@ -13,9 +13,9 @@
 
 namespace {
 
-const char* const kLibrary[] = {"include", "base",   "format", "io",        "state",
-                                "run",     "writer", "reader", "merge",     "c",
-                                "mpi",     "tools",  "bench",  "python/src"};
+const char* const kLibrary[] = {"include", "base", "format", "numerics", "io",
+                                "state",   "run",  "writer", "reader",   "merge",
+                                "c",       "mpi",  "tools",  "bench",    "python/src"};
 
 struct CountedType {
   std::string name;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -9,6 +10,7 @@
 #include "tests/tools/command.h"
 #include "tests/tools/samples.h"
 
+using namespace dsckpt;
 using Json = nlohmann::ordered_json;
 
 namespace {
@@ -107,6 +109,29 @@ TEST_CASE("inspect --json of a shard: dsckpt.inspect/1") {
   CHECK(json["objects"][1]["name"] == "text/note");
   CHECK(json["objects"][1]["encoding"] == "raw");
   CHECK(json["objects"][1]["digest"] == "5a3de5028bfe4c9c90361a0911946ffa");
+}
+
+TEST_CASE("inspect --json: statistics of the tensors that have some") {
+  TempDir dir;
+  const std::string path = dir / "a.dsckpt";
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> mixed = {1, -2.5, 0, nan}, none = {nan};
+  const auto provider = MakeProvider([&](Description& description) {
+    for (const auto& [name, values] : {std::pair{"mixed", &mixed}, std::pair{"none", &none}}) {
+      const int64_t shape[] = {static_cast<int64_t>(values->size())};
+      description.Tensor(name, {.data = values->data(), .dtype = kF32, .shape = shape});
+    }
+    const int64_t shape[] = {8};
+    description.Tensor("packed", {.data = mixed.data(), .dtype = DType::kI4, .shape = shape});
+  });
+  REQUIRE(SaveFile(path, *provider, {.statistics = true}).ok());
+  const Json json = InspectJson({path});
+  CHECK(json["tensors"][0]["statistics"].dump() ==
+        Json::parse(R"({"nan":1,"inf":0,"zero":1,"min":-2.5,"max":1.0,"sum":-1.5,
+                        "sum_squares":7.25})")
+            .dump());
+  CHECK(json["tensors"][1]["statistics"]["min"].dump() == R"({"$float":"nan"})");
+  CHECK_FALSE(json["tensors"][2].contains("statistics"));
 }
 
 TEST_CASE("inspect --json: attributes and the state tree keep order and types") {

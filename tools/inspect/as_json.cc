@@ -18,6 +18,22 @@ void WritePieces(JsonWriter& json, const std::vector<OwnedPiece>& pieces) {
   json.End();
 }
 
+void WriteStatistics(JsonWriter& json, const std::optional<TensorStatistics>& statistics) {
+  if (!statistics) return;
+  json.Key("statistics").BeginObject();
+  json.Key("nan").Uint(statistics->nan);
+  json.Key("inf").Uint(statistics->inf);
+  json.Key("zero").Uint(statistics->zero);
+  for (const auto& [name, number] : {std::pair{"min", statistics->min},
+                                     {"max", statistics->max},
+                                     {"sum", statistics->sum},
+                                     {"sum_squares", statistics->sum_squares}}) {
+    json.Key(name);
+    WriteValueJson(json, Value(number));
+  }
+  json.End();
+}
+
 void WriteTensor(JsonWriter& json, const File& file, TensorRow row) {
   const TensorEntry entry = Resolve(file, row);
   json.BeginObject();
@@ -33,7 +49,10 @@ void WriteTensor(JsonWriter& json, const File& file, TensorRow row) {
   WriteDigest(json, file.Digest(entry.info));
   json.Key("alias_of");
   entry.alias_of ? json.String(*entry.alias_of) : json.Null();
-  if (!entry.alias_of) WritePieces(json, file.Pieces(entry.info));
+  if (!entry.alias_of) {
+    WriteStatistics(json, file.Statistics(entry.info));
+    WritePieces(json, file.Pieces(entry.info));
+  }
   json.End();
 }
 

@@ -141,16 +141,22 @@ void AppendStage::Read(const Item& item, uint64_t begin, std::span<std::byte> ou
 }
 
 void AppendStage::WriteRaw(const Item& item, AppendedRecord& record) {
-  format::ChunkHasher hasher;
+  const auto counted =
+      item.item.is_object ? std::nullopt : outputs_.statistics.CountedAs(item.item.tensor);
+  ChunkMeter meter;
   for (uint64_t done = 0; done < item.raw_bytes && !progress_.stopped();) {
-    const uint64_t chunk_end = std::min((done / kChunkBytes + 1) * kChunkBytes, item.raw_bytes);
-    if (done % kChunkBytes == 0) hasher.Reset();
+    const uint64_t chunk = done / kChunkBytes;
+    const uint64_t chunk_end = std::min((chunk + 1) * kChunkBytes, item.raw_bytes);
+    if (done % kChunkBytes == 0) meter.Begin(counted);
     auto room = out_.Room();
     room = room.first(std::min<uint64_t>(room.size(), chunk_end - done));
     Read(item, done, room);
-    hasher.Update(room);
+    meter.Update(room);
     done += room.size();
-    if (done == chunk_end) record.sums.push_back(hasher.Digest());
+    if (done == chunk_end) {
+      record.sums.push_back(meter.Digest());
+      if (counted) outputs_.statistics.Put(item.item.tensor, chunk, meter.statistics()->Finish());
+    }
     out_.Advance(room.size());
   }
 }
@@ -170,6 +176,7 @@ void AppendStage::WriteEncoded(const Item& item, AppendedRecord& record) {
       const auto raw = std::span(slot.raw).first(bytes);
       Read(item, chunk * kChunkBytes, raw);
       slot.sum = format::HashChunk(raw);
+      if (!item.item.is_object) outputs_.statistics.Measure(item.item.tensor, chunk, raw);
       DSCKPT_ASSIGN_OR_RETURN(slot.stored,
                               slot.encoder.Encode(item.encoding, item.element_bytes, raw));
       return Status();

@@ -74,6 +74,12 @@ Status CheckVendor(const SaveOptions& options) {
   return Status();
 }
 
+Status CheckStatistics(const SaveOptions& options) {
+  if (!options.statistics || options.container == Container::kDsckpt) return Status();
+  return Status(StatusCode::kUnsupported,
+                "SaveOptions::statistics: plain safetensors has no place for them");
+}
+
 /// Tied tensors are read once, so the strictest capture class among them holds for all.
 void ShareCapture(const FileLayout& layout, Description::Data& data) {
   for (const AliasOrdinal i : PositionsOf(layout.aliases)) {
@@ -124,6 +130,7 @@ Result<std::shared_ptr<LaidOutState>> Describe(const StateProvider& provider,
                                                const LaidOutState* cached) {
   DSCKPT_ASSIGN_OR_RETURN(const auto metadata, HeaderMetadata(options));
   DSCKPT_RETURN_IF_ERROR(CheckVendor(options));
+  DSCKPT_RETURN_IF_ERROR(CheckStatistics(options));
   const bool shard = options.container == Container::kDsckpt;
   auto state = std::make_shared<LaidOutState>();
   provider.Describe(state->description);

@@ -81,8 +81,11 @@ Status WriteEnds(const SavePlan& plan, SaveOutputs& outputs, SaveProgress& progr
     progress.counters().total_bytes = plan.layout.placed_end;
     return Status();
   }
-  DSCKPT_ASSIGN_OR_RETURN(const auto index, MakeIndex(plan.data, plan.layout, outputs.tensor_sums,
-                                                      outputs.appended, plan.options));
+  format::StatisticsColumns statistics = outputs.statistics.Join();
+  ReportNotFinite(statistics, plan.layout, plan.data, plan.path, resources);
+  DSCKPT_ASSIGN_OR_RETURN(const auto index,
+                          MakeIndex(plan.data, plan.layout, outputs.tensor_sums, outputs.appended,
+                                    std::move(statistics), plan.options));
   ImageWriter& out = *outputs.append_writer;
   out.Align(kLogAlignment);
   const Closing closing = MakeClosing(plan.layout, index, out.position());
@@ -99,12 +102,14 @@ Status WriteEnds(const SavePlan& plan, SaveOutputs& outputs, SaveProgress& progr
 Result<std::vector<std::byte>> MakeIndex(const Description::Data& data, const FileLayout& layout,
                                          std::span<const Hash128> tensor_sums,
                                          std::span<const AppendedRecord> appended,
+                                         format::StatisticsColumns statistics,
                                          const SaveOptions& options) {
   format::IndexColumns columns = layout.columns;
   FillAppended(layout, appended, tensor_sums, columns);
   columns.tree = ResolveTree(data, layout);
   columns.attributes = data.attributes;
   columns.annotations.content = format::ContentDigest(format::ViewOf(columns));
+  columns.annotations.statistics = std::move(statistics);
   columns.annotations.vendor = VendorEntries(options);
   return format::EncodeIndex(columns);
 }

@@ -20,10 +20,12 @@
 namespace dsckpt {
 
 /// The index of a save: the layout's columns completed by what the stages measured. `tensor_sums`:
-/// by chunk, tensors in ordinal order; `appended`: as layout.appended.
+/// by chunk, tensors in ordinal order; `appended`: as layout.appended; `statistics`: empty unless
+/// the options ask for them.
 Result<std::vector<std::byte>> MakeIndex(const Description::Data& data, const FileLayout& layout,
                                          std::span<const Hash128> tensor_sums,
                                          std::span<const AppendedRecord> appended,
+                                         format::StatisticsColumns statistics,
                                          const SaveOptions& options);
 
 /// Header region and footer once the index is known.

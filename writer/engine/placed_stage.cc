@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "dsckpt/limits.h"
+#include "format/checksum.h"
 #include "state/source_bytes.h"
 #include "writer/engine/image_writer.h"
 #include "writer/engine/placed_image.h"
@@ -254,36 +255,40 @@ void PlacedStage::FillChunk(Task& task, Segment segment) {
   if (begins && ends && segment.out.size() <= kBlockBytes) {
     Copy(task, segment, nullptr);
     sum = format::HashChunk(segment.out);
+    outputs_.statistics.Measure(segment.tensor, chunk, segment.out);
     return;
   }
-  std::optional<format::ChunkHasher> begun;
+  std::optional<ChunkMeter> begun;
   if (begins) {
-    task.hasher.Reset();
+    task.meter.Begin(outputs_.statistics.CountedAs(segment.tensor));
   } else {
     Carry& before = carries_[task.index - 1];
     before.ready.wait(false, std::memory_order_acquire);
-    begun = std::exchange(before.hasher, {});
+    begun = std::exchange(before.meter, {});
     if (!begun) return;  // The save stopped before that window was full.
   }
-  format::ChunkHasher& hasher = begins ? task.hasher : *begun;
-  Copy(task, segment, &hasher);
-  if (ends) {
-    sum = hasher.Digest();
-  } else {
-    carries_[task.index].hasher = std::move(hasher);
+  ChunkMeter& meter = begins ? task.meter : *begun;
+  Copy(task, segment, &meter);
+  if (!ends) {
+    carries_[task.index].meter = std::move(meter);
+    return;
+  }
+  sum = meter.Digest();
+  if (const auto* statistics = meter.statistics(); statistics != nullptr) {
+    outputs_.statistics.Put(segment.tensor, chunk, statistics->Finish());
   }
 }
 
-void PlacedStage::Copy(Task& task, const Segment& segment, format::ChunkHasher* hasher) {
+void PlacedStage::Copy(Task& task, const Segment& segment, ChunkMeter* meter) {
   if (IsCopiedByDevice(segment.tensor)) {
-    if (hasher != nullptr) hasher->Update(segment.out);
+    if (meter != nullptr) meter->Update(segment.out);
     return;
   }
   const SourceIndex source_index = plan_.layout.tensors[segment.tensor];
   if (plan_.data.sources.tensors[source_index].reader) {
     Status status = ReadHostTensor(plan_.data, source_index, segment.begin, segment.out);
     if (!status.ok()) return progress_.Fail(std::move(status));
-    if (hasher != nullptr) hasher->Update(segment.out);
+    if (meter != nullptr) meter->Update(segment.out);
     task.captured += segment.out.size();
     return;
   }
@@ -292,7 +297,7 @@ void PlacedStage::Copy(Task& task, const Segment& segment, format::ChunkHasher* 
     const auto block = segment.out.subspan(done, std::min(kBlockBytes, segment.out.size() - done));
     copied = copied && sources_.at_save.TakeTensor(segment.tensor, segment.begin + done, block);
     if (!copied) CopyFromMemory(plan_.data, source_index, segment.begin + done, block);
-    if (hasher != nullptr) hasher->Update(block);
+    if (meter != nullptr) meter->Update(block);
     done += block.size();
   }
   if (copied) return;

@@ -10,11 +10,11 @@
 #include <span>
 #include <vector>
 
-#include "format/checksum.h"
 #include "io/pool.h"
 #include "writer/engine/resources.h"
 #include "writer/engine/save_plan.h"
 #include "writer/engine/save_progress.h"
+#include "writer/engine/statistics.h"
 
 namespace dsckpt {
 
@@ -35,7 +35,7 @@ class PlacedStage {
   /// the window before its own; since workers take windows in file order, that one is always
   /// running or done.
   struct Carry {
-    std::optional<format::ChunkHasher> hasher;  // While the chunk is cut, not longer.
+    std::optional<ChunkMeter> meter;  // While the chunk is cut, not longer.
     std::atomic<bool> ready{false};
   };
   /// Bytes of one tensor that lie in one window.
@@ -50,7 +50,7 @@ class PlacedStage {
     uint64_t index;
     uint64_t captured = 0;  // Source bytes read so far.
     uint64_t awaited = 0;   // Of them, those that Save() waits for.
-    format::ChunkHasher hasher = {};
+    ChunkMeter meter = {};
   };
 
   /// A window, and where in placed_order the first tensor stands that reaches into it.
@@ -84,7 +84,7 @@ class PlacedStage {
   void Fill(Task task, size_t first, io::WindowPool::Window window);
   void FillTensor(Task& task, Segment segment);
   void FillChunk(Task& task, Segment segment);
-  void Copy(Task& task, const Segment& segment, format::ChunkHasher* hasher);
+  void Copy(Task& task, const Segment& segment, ChunkMeter* meter);
   static Segment SubSegment(const Segment& segment, uint64_t begin, uint64_t end);
 
   const SavePlan& plan_;

@@ -18,6 +18,7 @@
 #include "writer/engine/describe.h"
 #include "writer/engine/image_writer.h"
 #include "writer/engine/resources.h"
+#include "writer/engine/statistics.h"
 
 namespace dsckpt {
 
@@ -58,12 +59,13 @@ struct AppendedRecord {
 
 /// What the stages make; commit turns it into a file. Each member has one writer at a time.
 struct SaveOutputs {
-  explicit SaveOutputs(const FileLayout& layout);
+  explicit SaveOutputs(const SavePlan& plan);
 
   /// There after SaveProgress::AwaitFile().
   std::unique_ptr<io::OutputFile> file;
   /// By chunk, tensors in ordinal order. Workers write disjoint parts.
   std::vector<Hash128> tensor_sums;
+  SaveStatistics statistics;
   /// As FileLayout::appended.
   std::vector<AppendedRecord> appended;
   /// The append stage's, then commit's.

@@ -33,10 +33,12 @@ Status InChildStatus() {
                 "this engine belongs to the parent process: create one after fork()");
 }
 
-SaveOutputs::SaveOutputs(const FileLayout& layout)
-    : tensor_sums(
-          layout.columns.tensors.chunk_end.empty() ? 0 : layout.columns.tensors.chunk_end.back()),
-      appended(layout.appended.size()) {}
+SaveOutputs::SaveOutputs(const SavePlan& plan)
+    : tensor_sums(plan.layout.columns.tensors.chunk_end.empty()
+                      ? 0
+                      : plan.layout.columns.tensors.chunk_end.back()),
+      statistics(plan.data, plan.layout, plan.options.statistics),
+      appended(plan.layout.appended.size()) {}
 
 SaveTask::SaveTask(EngineResources& resources, std::string path, SaveOptions options,
                    std::shared_ptr<LaidOutState> state)
@@ -45,7 +47,7 @@ SaveTask::SaveTask(EngineResources& resources, std::string path, SaveOptions opt
       kept_plan_(std::make_shared<SavePlan>(std::move(path), std::move(options), state_)),
       plan_(*kept_plan_),
       sources_{AtSaveCopies(*resources.pool)},
-      outputs_(plan_.layout),
+      outputs_(plan_),
       progress_(plan_.started, LeftOf(plan_), state_->TakeOwners(), resources.counters) {
   progress_.counters().total_bytes = PlacedImageEnd(plan_.layout);
 }
@@ -159,6 +161,7 @@ void SaveTask::Finish(Status status) {
   outputs_.file.reset();
   outputs_.tensor_sums = {};
   outputs_.appended = {};
+  outputs_.statistics.Clear();
   sources_.at_save.Clear();
   // The engine keeps the description for its layout: nothing of the caller's may stay in it.
   state_->DropSources();

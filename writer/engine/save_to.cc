@@ -12,6 +12,7 @@
 #include "state/source_bytes.h"
 #include "writer/engine/describe.h"
 #include "writer/engine/finish.h"
+#include "writer/engine/statistics.h"
 
 namespace dsckpt {
 namespace {
@@ -29,6 +30,7 @@ class SequentialSave {
         tensor_sums_(layout_.columns.tensors.chunk_end.empty()
                          ? 0
                          : layout_.columns.tensors.chunk_end.back()),
+        statistics_(data_, layout_, options.statistics),
         appended_(layout_.appended.size()) {}
 
   Status Run() {
@@ -39,9 +41,10 @@ class SequentialSave {
     position_ = layout_.appended_begin;
     DSCKPT_RETURN_IF_ERROR(WalkAppended(/*emit=*/false));
     const uint64_t index_offset = (position_ + kLogAlignment - 1) / kLogAlignment * kLogAlignment;
-    // Sums do not change the index's size, so one with whatever they are now gives it.
-    DSCKPT_ASSIGN_OR_RETURN(auto index,
-                            MakeIndex(data_, layout_, tensor_sums_, appended_, options_));
+    // Sums and statistics do not change the index's size, so one with whatever they are now gives
+    // it.
+    DSCKPT_ASSIGN_OR_RETURN(auto index, MakeIndex(data_, layout_, tensor_sums_, appended_,
+                                                  statistics_.Join(), options_));
     const Closing sized = MakeClosing(layout_, index, index_offset);
 
     position_ = 0;
@@ -50,7 +53,8 @@ class SequentialSave {
     DSCKPT_RETURN_IF_ERROR(PadTo(layout_.appended_begin));
     DSCKPT_RETURN_IF_ERROR(WalkAppended(/*emit=*/true));
     DSCKPT_RETURN_IF_ERROR(PadTo(index_offset));
-    DSCKPT_ASSIGN_OR_RETURN(index, MakeIndex(data_, layout_, tensor_sums_, appended_, options_));
+    DSCKPT_ASSIGN_OR_RETURN(
+        index, MakeIndex(data_, layout_, tensor_sums_, appended_, statistics_.Join(), options_));
     DSCKPT_RETURN_IF_ERROR(Write(index));
     return Write(MakeClosing(layout_, index, index_offset).footer);
   }
@@ -74,6 +78,7 @@ class SequentialSave {
       for (uint64_t begin = 0; begin < layout_.raw_bytes[ordinal]; begin += kChunkBytes) {
         DSCKPT_ASSIGN_OR_RETURN(const auto raw, ReadTensor(ordinal, begin));
         tensor_sums_[sum++] = format::HashChunk(raw);
+        statistics_.Measure(ordinal, begin / kChunkBytes, raw);
         DSCKPT_RETURN_IF_ERROR(Write(raw));
       }
     }
@@ -146,6 +151,8 @@ class SequentialSave {
       std::span<const std::byte> stored(object == nullptr ? nullptr : object + begin, bytes);
       if (object == nullptr) {
         DSCKPT_ASSIGN_OR_RETURN(stored, ReadTensor(item.tensor, begin));
+        // Once: the first walk is for the sizes.
+        if (emit) statistics_.Measure(item.tensor, begin / kChunkBytes, stored);
       }
       record.sums.push_back(format::HashChunk(stored));
       if (encoding != Encoding::kRaw) {
@@ -168,6 +175,7 @@ class SequentialSave {
   const Description::Data& data_;
   std::vector<std::byte> buffer_;
   std::vector<Hash128> tensor_sums_;
+  SaveStatistics statistics_;
   std::vector<AppendedRecord> appended_;
   format::ChunkEncoder encoder_;
   uint64_t position_ = 0;
