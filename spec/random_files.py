@@ -239,6 +239,16 @@ class Shard:
         content["content"] = self.maybe(0.7) and "other_sums" not in content
         names = rng.sample(["com.example.a", "b", "\u6f22", "z" * 255], rng.randrange(4)) if self.maybe(0.3) else []
         content["vendor"] = {name: rng.randbytes(rng.randrange(9)) for name in names}
+        if self.maybe(0.5):
+            content["statistics"] = [(i, *self.statistics(t)) for i, t in enumerate(content["tensors"]) if self.maybe(0.8)]
+
+    def statistics(self, tensor):
+        """What they say of the elements is not looked at, but that counts are possible."""
+        counts, left = [], math.prod(tensor["shape"])
+        for _ in range(3):
+            counts.append(self.rng.randrange(min(left, 5) + 1))
+            left -= counts[-1]
+        return *counts, *(self.rng.choice([0.0, -1.5, 1e300, math.nan]) for _ in range(4))
 
     def attributes(self):
         if self.maybe(0.5):

@@ -276,7 +276,7 @@ class Shard:
             check(before < tensor < len(self.tensors), "X8", "tensor of statistics")
             before = tensor
             check(nan + inf + zero <= math.prod(self.tensors[tensor]["shape"]), "X8", "counts")
-            shown = [None if math.isnan(value) else value for value in floats]
+            shown = [None if math.isnan(value) else number(value) for value in floats]
             self.tensors[tensor]["statistics"] = dict(zip(("nan", "inf", "zero", "min", "max", "sum", "sum_squares"), (nan, inf, zero, *shown)))
 
     def content_digest(self):
@@ -426,7 +426,6 @@ class Shard:
             return heap[word & 0xFFFFFFFF : (word & 0xFFFFFFFF) + (word >> 32)]
 
         signed = lambda word: word - (word >> 63 << 64)
-        number = lambda x: x if math.isfinite(x) else {"$float": str(x)}
         pairs = lambda text: [number(x) for x in struct.unpack("<2d", text)]
         def big(text):
             check(len(text) <= 1 + (64 << 10), "R8", "a long integer")
@@ -493,6 +492,10 @@ class Shard:
 def fits(header):
     """Section 4.3."""
     return up(8 + len(header), PAGE) <= 8 + 100_000_000
+
+
+def number(value):
+    return value if math.isfinite(value) else {"$float": str(value)}
 
 
 def unique(pairs):

@@ -16,6 +16,22 @@ Json HexOf(const std::optional<Hash128>& hash) {
   return format::ToHex(*hash);
 }
 
+Json NumberOrNull(double value) {
+  if (std::isnan(value)) return nullptr;
+  if (std::isinf(value)) return {{"$float", value < 0 ? "-inf" : "inf"}};
+  return value;
+}
+
+Json StatisticsJson(const TensorStatistics& found) {
+  return {{"nan", found.nan},
+          {"inf", found.inf},
+          {"zero", found.zero},
+          {"min", NumberOrNull(found.min)},
+          {"max", NumberOrNull(found.max)},
+          {"sum", NumberOrNull(found.sum)},
+          {"sum_squares", NumberOrNull(found.sum_squares)}};
+}
+
 std::string HexOfBytes(std::string_view bytes) {
   std::string hex;
   for (const char byte : bytes) AppendHex(hex, static_cast<uint8_t>(byte));
@@ -59,6 +75,7 @@ Json TensorsJson(const File& file) {
   for (uint32_t i = 0; i < file.tensor_count(); ++i) {
     const TensorInfo info = file.tensor(i);
     Json row = TensorJson(file, info, info.name, nullptr);
+    if (const auto found = file.Statistics(info)) row["statistics"] = StatisticsJson(*found);
     for (const OwnedPiece& piece : file.Pieces(info)) row["pieces"].push_back(PieceJson(piece));
     rows.push_back(std::move(row));
   }

@@ -335,6 +335,22 @@ void Mixed(Description& d) {
   d.Attribute("step", int64_t{1});
 }
 
+// More than two blocks of every way that elements are widened, and what is not finite.
+void Statistics(Description& d) {
+  for (const DType dtype : {kF32, kF16, kBF16, kF64, kI8, kU8, kI32, kU64, kC64, DType::kF8E4M3,
+                            DType::kF8E5M2, DType::kF8E8M0, kBool}) {
+    AddTensor(d, FindDType(dtype)->name, dtype, {9001});
+  }
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  AddTensor(d, "special", kF32, {8}, BytesOf<float>({0, -0.0f, kNaN, kInf, -kInf, -kNaN, 2, -3}));
+  AddTensor(d, "none", kF32, {3}, BytesOf<float>({kNaN, kInf, kNaN}));
+  AddTensor(d, "zeros", kF32, {2}, BytesOf<float>({-0.0f, 0}));
+  AddTensor(d, "empty", kF32, {0});
+  AddTensor(d, "packed", DType::kF4, {2, 4});
+  AddTensor(d, "zstd", kF32, {5000}, Pattern(20000, 3), Encoding::kZstd);
+}
+
 SaveOptions VendorOptions() {
   return {.vendor = {{"com.example.second", "text"},
                      {"com.example.first", std::string("\0\xFF", 2)},
@@ -363,6 +379,7 @@ std::vector<ValidVector> ValidVectors() {
       {"mixed", Mixed, {}},
   };
   vectors.push_back({"content", Mixed, {}, false});
+  vectors.push_back({"statistics", Statistics, {.statistics = true}, false});
   vectors.push_back({"vendor", Attributes, VendorOptions(), false});
   for (ValidVector& vector : PieceVectors()) vectors.push_back(std::move(vector));
   return vectors;

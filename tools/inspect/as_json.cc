@@ -1,5 +1,7 @@
 // Inspect as JSON.
 
+#include <cmath>
+
 #include "merge/metadata.h"
 #include "tools/inspect/inspect.h"
 #include "tools/terminal/console.h"
@@ -29,7 +31,7 @@ void WriteStatistics(JsonWriter& json, const std::optional<TensorStatistics>& st
                                      {"sum", statistics->sum},
                                      {"sum_squares", statistics->sum_squares}}) {
     json.Key(name);
-    WriteValueJson(json, Value(number));
+    std::isnan(number) ? json.Null() : WriteValueJson(json, Value(number));
   }
   json.End();
 }
