@@ -130,7 +130,7 @@ TEST_CASE("inspect --json: statistics of the tensors that have some") {
         Json::parse(R"({"nan":1,"inf":0,"zero":1,"min":-2.5,"max":1.0,"sum":-1.5,
                         "sum_squares":7.25})")
             .dump());
-  CHECK(json["tensors"][1]["statistics"]["min"].dump() == R"({"$float":"nan"})");
+  CHECK(json["tensors"][1]["statistics"]["min"].is_null());
   CHECK_FALSE(json["tensors"][2].contains("statistics"));
 }
 
