@@ -63,6 +63,14 @@ Result<SaveOptions> ToSaveOptions(const dsckpt_save_options* options) {
     out.metadata.emplace_back(in.metadata_keys[i], in.metadata_values[i]);
   }
   out.statistics = in.statistics != 0;
+  if (in.vendor_count > 0) DSCKPT_RETURN_IF_ERROR(NotNull(in.vendor, "vendor"));
+  for (size_t i = 0; i < in.vendor_count; ++i) {
+    const dsckpt_vendor_entry& entry = in.vendor[i];
+    DSCKPT_RETURN_IF_ERROR(NotNull(entry.name, "the name of a vendor entry"));
+    if (entry.bytes > 0) DSCKPT_RETURN_IF_ERROR(NotNull(entry.data, "the data of a vendor entry"));
+    out.vendor.emplace_back(entry.name,
+                            std::string(static_cast<const char*>(entry.data), entry.bytes));
+  }
   return out;
 }
 

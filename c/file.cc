@@ -15,6 +15,7 @@
 #include "c/abi.h"
 #include "dsckpt/c.h"
 #include "dsckpt/verify.h"
+#include "format/checksum.h"
 #include "format/names.h"
 
 struct dsckpt_view {
@@ -242,6 +243,37 @@ int dsckpt_file_alias(const dsckpt_file* file, uint32_t index, dsckpt_text* name
     const dsckpt::AliasInfo alias = open.alias(index);
     if (name != nullptr) *name = ToText(alias.name);
     if (target != nullptr) *target = alias.target;
+    return {};
+  });
+}
+
+uint32_t dsckpt_file_vendor_count(const dsckpt_file* file) {
+  return file == nullptr ? 0 : static_cast<uint32_t>(file->file.Vendor().size());
+}
+
+int dsckpt_file_vendor(const dsckpt_file* file, uint32_t index, dsckpt_text* name,
+                       dsckpt_text* data, dsckpt_error* error) {
+  return WithFile(file, error, [&](const File& open) -> Status {
+    const auto entries = open.Vendor();
+    const auto count = static_cast<uint32_t>(entries.size());
+    DSCKPT_RETURN_IF_ERROR(dsckpt::c::CheckIndex(index, count, "vendor entry", "file"));
+    if (name != nullptr) *name = ToText(entries[index].first);
+    if (data != nullptr) *data = ToText(entries[index].second);
+    return {};
+  });
+}
+
+int dsckpt_file_content_digest(const dsckpt_file* file, char out[33], dsckpt_error* error) {
+  return WithFile(file, error, [&](const File& open) -> Status {
+    DSCKPT_RETURN_IF_ERROR(NotNull(out, "out"));
+    const auto content = open.ContentDigest();
+    if (!content) {
+      return Status(dsckpt::StatusCode::kNotFound,
+                    "the file records no digest of its content: it is plain safetensors or of "
+                    "format 1.0")
+          .WithPath(open.path());
+    }
+    std::memcpy(out, dsckpt::format::ToHex(*content).c_str(), 33);
     return {};
   });
 }

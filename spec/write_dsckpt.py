@@ -201,7 +201,7 @@ def manifest(said, rng):
     # Fields of 1.1, and behind them those of later versions.
     of_shards = [("vector", "QQ", content) if content else None, *later] if content or later else []
     table = ("table", [("vector", "Q", [row[i] for row in parts]) for i in range(2)]) if parts else None
-    of_root = [table, None, *later] if parts or later else []
+    of_root = [table, *later] if parts or later else []
     root = [None, ("q", said["step"]), ("I", said["ranks"]),
             ("table", [("strings", [row[0].encode() for row in said["shards"]]), column(1, "I"), column(2, "Q"), column(3, "Q"), column(4, "Q"), *of_shards]),
             ("vector", "HHII", dtypes), ("vector", "B", [dtypes.index(dtype) for _, dtype, _ in said["logical"]]),

@@ -312,6 +312,14 @@ int dsckpt_engine_create(const dsckpt_engine_options* options, dsckpt_engine** o
 /// Waits until every accepted save is durable or failed.
 void dsckpt_engine_destroy(dsckpt_engine* engine);
 
+/// Bytes that mean something to those who know the name; see dsckpt::SaveOptions::vendor.
+typedef struct dsckpt_vendor_entry {
+  const char* name;  ///< A domain of its owner, reversed: "com.example.audit".
+  const void* data;  ///< `bytes` bytes; null for none.
+  /// The number of bytes.
+  size_t bytes;
+} dsckpt_vendor_entry;
+
 /// How one file is written; see dsckpt::SaveOptions.
 typedef struct dsckpt_save_options {
   size_t size;
@@ -324,6 +332,9 @@ typedef struct dsckpt_save_options {
   size_t metadata_count;
   int32_t statistics;  ///< Nonzero: record what the elements of tensors are, in numbers.
   int32_t reserved_2;  ///< Zero.
+  const dsckpt_vendor_entry* vendor;  ///< Vendor data: `vendor_count` entries; copied.
+  /// The number of entries of vendor data.
+  size_t vendor_count;
 } dsckpt_save_options;
 
 /// Saves `state` as one file at `path`, published atomically when it is durable. Returns when all
@@ -474,6 +485,15 @@ uint32_t dsckpt_file_tensor_count(const dsckpt_file* file);
 uint32_t dsckpt_file_alias_count(const dsckpt_file* file);
 /// The number of objects.
 uint32_t dsckpt_file_object_count(const dsckpt_file* file);
+/// The number of entries of vendor data.
+uint32_t dsckpt_file_vendor_count(const dsckpt_file* file);
+/// One entry of vendor data, by its position in name order. `name` and `data` are valid until the
+/// file is destroyed; each may be null.
+int dsckpt_file_vendor(const dsckpt_file* file, uint32_t index, dsckpt_text* name,
+                       dsckpt_text* data, dsckpt_error* error);
+/// The digest of all that the file holds, as 32 hexadecimal digits and a NUL; see
+/// dsckpt::File::ContentDigest. DSCKPT_NOT_FOUND: the file records none.
+int dsckpt_file_content_digest(const dsckpt_file* file, char out[33], dsckpt_error* error);
 
 /// By position in name order; DSCKPT_NOT_FOUND beyond the count.
 int dsckpt_file_tensor(const dsckpt_file* file, uint32_t index, dsckpt_tensor_info* out,

@@ -175,6 +175,7 @@ class Engine:
         metadata_format: str = "pt",
         safetensors: bool = False,
         statistics: bool = False,
+        vendor: dict[str, bytes] | None = None,
     ) -> SaveHandle:
         """on_captured: called once on an engine thread when all memory was read; what it raises
         fails the save, and nothing is published before it returned. safetensors: a plain
@@ -189,6 +190,7 @@ class Engine:
         metadata_format: str = "pt",
         safetensors: bool = False,
         statistics: bool = False,
+        vendor: dict[str, bytes] | None = None,
     ) -> None:
         """A save and its wait_durable(). However it ends, memory of the state is read no longer: a
         signal handler that raises cancels the save."""
@@ -244,6 +246,7 @@ class CheckpointWriter:
         on_captured: Callable[[], None] | None = None,
         metadata: dict[str, str] | None = None,
         statistics: bool = False,
+        vendor: dict[str, bytes] | None = None,
     ) -> SaveHandle:
         """shards: (file name or "", walker). on_captured: called once for each shard."""
     def roll_back(self, step: int) -> None: ...
@@ -298,6 +301,9 @@ class File:
         """The same by name; with compute, of plain safetensors too, read for it."""
     def statistics(self, name: str) -> _Statistics | None:
         """None: the file has none of this tensor."""
+    content_digest: str | None
+    """dsckpt::File::ContentDigest."""
+    def vendor(self) -> dict[str, bytes]: ...
     def view(self, name: str) -> tuple[memoryview, bool]:
         """Read-only bytes of a tensor; whether they are the mapped file."""
     def read_slice(self, name: str, box: Sequence[tuple[int, int]], out: Any) -> None:

@@ -84,6 +84,11 @@ def metadata(value: Any) -> dict[str, str] | None:
     return None if value is None else _texts("metadata", value)
 
 
+def vendor(value: Any) -> dict[str, bytes] | None:
+    """Vendor data. Raises as attributes()."""
+    return None if value is None else _texts("vendor", value)
+
+
 def _texts(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise _refused(name, value, "a dict with keys of str")

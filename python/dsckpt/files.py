@@ -197,6 +197,20 @@ class File(Mapping[str, LazyTensor]):
         return self._native.metadata()
 
     @property
+    def vendor(self) -> dict[str, bytes]:
+        """The vendor data given at the save, by name."""
+        return self._native.vendor()
+
+    @property
+    def content_digest(self) -> str | None:
+        """One digest of all that the file holds: equal for equal state that is split the same way.
+
+        Attributes, metadata and vendor data do not count. None for plain safetensors and for files
+        of format 1.0, which record none. Not cryptographic.
+        """
+        return self._native.content_digest
+
+    @property
     def objects(self) -> dict[str, StoredObject]:
         """Objects by name. Nothing of them is read before it is asked for."""
         with text_of(self.path):

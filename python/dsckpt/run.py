@@ -104,6 +104,7 @@ class Run:
         metadata: dict[str, str] | None = None,
         capture: Capture = "auto",
         statistics: bool = False,
+        vendor: dict[str, bytes] | None = None,
         name: str = "",
         replace: bool = False,
     ) -> SaveHandle:
@@ -121,6 +122,7 @@ class Run:
             metadata: As for AsyncWriter.save().
             capture: As for AsyncWriter.save().
             statistics: As for AsyncWriter.save().
+            vendor: As for AsyncWriter.save().
             name: Of the checkpoint's directory; "": "step-" and ten digits.
             replace: Whether a complete checkpoint of that name is replaced, not refused. One that
                 training has left behind (see roll_back()) is replaced in any case.
@@ -143,6 +145,7 @@ class Run:
         attributes["step"] = step  # Of another type, maybe.
         name, metadata = arguments.text("name", name), arguments.metadata(metadata)
         statistics = arguments.flag("statistics", statistics)
+        vendor = arguments.vendor(vendor)
         writer, native, unseen = self._ready()
         prepared = writer.prepare([Shard("", state, attributes)], encoding, capture, self._rank)
         return writer.submit(
@@ -155,6 +158,7 @@ class Run:
                 on_captured=prepared.before_publish,
                 metadata=metadata,
                 statistics=statistics,
+                vendor=vendor,
             ),
             unseen,
         )

@@ -20,6 +20,7 @@ def save(
     encoding: Encoding = "raw",
     metadata: dict[str, str] | None = None,
     statistics: bool = False,
+    vendor: dict[str, bytes] | None = None,
 ) -> None:
     """Saves a nested state as one file and returns when it is durable. Thread-safe; other threads
     must not change the state meanwhile. Arguments and errors as AsyncWriter.save()."""
@@ -30,6 +31,7 @@ def save(
         encoding,
         metadata=arguments.metadata(metadata),
         statistics=arguments.flag("statistics", statistics),
+        vendor=arguments.vendor(vendor),
     )
 
 

@@ -93,6 +93,7 @@ class AsyncWriter:
         metadata: dict[str, str] | None = None,
         capture: Capture = "auto",
         statistics: bool = False,
+        vendor: dict[str, bytes] | None = None,
     ) -> SaveHandle:
         """Saves a nested state as one file, published atomically, and returns as soon as everything
         captured at save has been copied.
@@ -110,6 +111,9 @@ class AsyncWriter:
                 the fence.
             statistics: Record what the elements of each tensor are, in numbers, for
                 File.statistics(); tensors with NaN or Inf are reported to `on_event`.
+            vendor: At most 32 entries of bytes that mean something to those who know the name, a
+                domain of its owner, reversed ("com.example.audit"). All readers read them, so
+                large data belongs into the state. See File.vendor.
 
         Returns:
             A handle. What goes wrong later is raised by its waits or, once, by the next fence().
@@ -120,6 +124,7 @@ class AsyncWriter:
         prepared = self.prepare([Shard("", state, attributes)], encoding, capture)
         metadata = arguments.metadata(metadata)
         statistics = arguments.flag("statistics", statistics)
+        vendor = arguments.vendor(vendor)
         return self.submit(
             prepared,
             lambda: self._engine.save(
@@ -128,6 +133,7 @@ class AsyncWriter:
                 on_captured=prepared.before_publish,
                 metadata=metadata,
                 statistics=statistics,
+                vendor=vendor,
             ),
         )
 

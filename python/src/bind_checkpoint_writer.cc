@@ -173,12 +173,12 @@ void InitWriter(PyWriter* self, const PyEngine& engine, const FsPath& run_direct
 Handle SaveCheckpoint(PyWriter& self, int64_t step,
                       const std::vector<std::pair<std::string, Walker*>>& shards,
                       const std::string& name, bool replace, bool in_place, nb::object on_captured,
-                      const nb::object& metadata, bool statistics) {
+                      const nb::object& metadata, bool statistics, const nb::object& vendor) {
   CheckpointSaveOptions options{
       .name = name,
       .replace = replace,
       .in_place = in_place,
-      .file = MakeSaveOptions(std::move(on_captured), metadata, "pt", false, statistics)};
+      .file = MakeSaveOptions(std::move(on_captured), metadata, "pt", false, statistics, vendor)};
   std::weak_ptr<const void> under_way = MarkUnderWay(options.file);
   std::vector<ShardSource> sources;
   for (const auto& [shard, walker] : shards) sources.push_back({shard, walker});
@@ -241,7 +241,7 @@ void BindCheckpointWriter(nb::module_& module) {
            "on_event"_a = nb::none())
       .def("save", &SaveCheckpoint, "step"_a, "shards"_a, nb::kw_only(), "name"_a = "",
            "replace"_a = false, "in_place"_a = false, "on_captured"_a = nb::none(),
-           "metadata"_a = nb::none(), "statistics"_a = false)
+           "metadata"_a = nb::none(), "statistics"_a = false, "vendor"_a = nb::none())
       .def(
           "roll_back",
           [](PyWriter& self, int64_t step) {

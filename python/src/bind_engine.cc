@@ -63,9 +63,10 @@ void InitEngine(PyEngine* self, uint64_t pool_bytes, uint64_t window_bytes, int 
 
 Handle Save(PyEngine& self, const FsPath& path, Walker& walker, nb::object on_captured,
             const nb::object& metadata, std::string metadata_format, bool safetensors,
-            bool statistics) {
-  SaveOptions options = MakeSaveOptions(std::move(on_captured), metadata,
-                                        std::move(metadata_format), safetensors, statistics);
+            bool statistics, const nb::object& vendor) {
+  SaveOptions options =
+      MakeSaveOptions(std::move(on_captured), metadata, std::move(metadata_format), safetensors,
+                      statistics, vendor);
   std::weak_ptr<const void> under_way = MarkUnderWay(options);
   const Borrowed engine = self.get();
   auto saved = WithoutGil([&] { return engine->Save(path.bytes, walker, options); });
@@ -120,9 +121,10 @@ void Wait(const Handle& handle, bool durable) {
 }
 
 void SaveDurably(PyEngine& self, const FsPath& path, Walker& walker, const nb::object& metadata,
-                 std::string metadata_format, bool safetensors, bool statistics) {
+                 std::string metadata_format, bool safetensors, bool statistics,
+                 const nb::object& vendor) {
   const Handle handle = Save(self, path, walker, nb::none(), metadata, std::move(metadata_format),
-                             safetensors, statistics);
+                             safetensors, statistics, vendor);
   try {
     Wait(handle, true);
   } catch (const nb::python_error&) {
@@ -145,7 +147,8 @@ std::function<void(const Event&)> EventCallback(nb::object on_event) {
 }
 
 SaveOptions MakeSaveOptions(nb::object on_captured, const nb::object& metadata,
-                            std::string metadata_format, bool safetensors, bool statistics) {
+                            std::string metadata_format, bool safetensors, bool statistics,
+                            const nb::object& vendor) {
   SaveOptions options;
   options.container = safetensors ? Container::kSafetensors : Container::kDsckpt;
   options.metadata_format = std::move(metadata_format);
@@ -157,6 +160,17 @@ SaveOptions MakeSaveOptions(nb::object on_captured, const nb::object& metadata,
                      nb::repr(value).c_str() + ", but safetensors takes strings only");
       }
       options.metadata.emplace_back(nb::cast<std::string>(key), nb::cast<std::string>(value));
+    }
+  }
+  if (!vendor.is_none()) {
+    for (const auto& [name, data] : nb::cast<nb::dict>(vendor)) {
+      if (!nb::isinstance<nb::str>(name) || !nb::isinstance<nb::bytes>(data)) {
+        ThrowInvalid("vendor holds " + std::string(nb::repr(name).c_str()) + ": " +
+                     nb::repr(nb::type_name(data.type())).c_str() + ": give str and bytes");
+      }
+      const auto bytes = nb::cast<nb::bytes>(data);
+      options.vendor.emplace_back(nb::cast<std::string>(name),
+                                  std::string(bytes.c_str(), bytes.size()));
     }
   }
   if (!on_captured.is_none()) {
@@ -195,10 +209,10 @@ void BindEngine(nb::module_& module) {
            "on_event"_a = nb::none())
       .def("save", &Save, "path"_a, "walker"_a, nb::kw_only(), "on_captured"_a = nb::none(),
            "metadata"_a = nb::none(), "metadata_format"_a = "pt", "safetensors"_a = false,
-           "statistics"_a = false)
+           "statistics"_a = false, "vendor"_a = nb::none())
       .def("save_durably", &SaveDurably, "path"_a, "walker"_a, nb::kw_only(),
            "metadata"_a = nb::none(), "metadata_format"_a = "pt", "safetensors"_a = false,
-           "statistics"_a = false)
+           "statistics"_a = false, "vendor"_a = nb::none())
       .def(
           "fence",
           [](PyEngine& self, const std::string& prefix) {

@@ -225,6 +225,15 @@ void BindFile(nb::module_& module) {
       .def("object_digest", &ObjectDigest, "ordinal"_a)
       .def("digest_of", &DigestOf, "name"_a, nb::kw_only(), "compute"_a = false)
       .def("statistics", &Statistics, "name"_a)
+      .def_prop_ro("content_digest", [](const File& self) { return ToHex(self.ContentDigest()); })
+      .def("vendor",
+           [](const File& self) {
+             nb::dict entries;
+             for (const auto& [name, data] : self.Vendor()) {
+               entries[ToStr(name)] = nb::bytes(data.data(), data.size());
+             }
+             return entries;
+           })
       .def("view", &View, "name"_a)
       .def("read_slice", &ReadSlice, "name"_a, "box"_a, "out"_a)
       .def("load", &Load, "requests"_a, nb::kw_only(), "verify"_a = true)

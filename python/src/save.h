@@ -44,7 +44,8 @@ struct PyEngine {
 std::function<void(const Event&)> EventCallback(nb::object on_event);
 
 SaveOptions MakeSaveOptions(nb::object on_captured, const nb::object& metadata,
-                            std::string metadata_format, bool safetensors, bool statistics);
+                            std::string metadata_format, bool safetensors, bool statistics,
+                            const nb::object& vendor);
 
 /// Returns what expires once all saves that were begun with `options` have ended in whatever way,
 /// and their failures are there for the engine's next fence: the engine keeps `before_publish`

@@ -413,7 +413,7 @@ static void verify(const char* path, uint64_t weights_offset) {
 static void ignore_header(const char* path) {
   dsckpt_error error = {0};
   dsckpt_file* file = NULL;
-  flip(path, 4095);  /* The last space of the header. */
+  flip(path, 4095); /* The last space of the header. */
   CHECK_CODE(dsckpt_file_open(path, NULL, &file, &error), DSCKPT_MISMATCH);
   dsckpt_open_options options = DSCKPT_INIT(dsckpt_open_options);
   options.ignore_header = 1;
@@ -473,6 +473,40 @@ static void statistics(dsckpt_engine* engine) {
   dsckpt_state_destroy(state);
 }
 
+static void vendor_data(dsckpt_engine* engine) {
+  dsckpt_error error = {0};
+  dsckpt_state* state = NULL;
+  dsckpt_file* file = NULL;
+  char content[33], other[33];
+  CHECK_OK(dsckpt_state_create(&state, &error));
+  const dsckpt_vendor_entry entries[2] = {{"com.example.b", "\0x", 2}, {"a", NULL, 0}};
+  dsckpt_save_options options = DSCKPT_INIT(dsckpt_save_options);
+  CHECK_OK(dsckpt_engine_save(engine, "plain.dsckpt", state, &options, NULL, &error));
+  options.vendor = entries;
+  options.vendor_count = 2;
+  CHECK_OK(dsckpt_engine_save(engine, "vendor.dsckpt", state, &options, NULL, &error));
+  CHECK_OK(dsckpt_engine_wait_durable(engine, &error));
+  CHECK_OK(dsckpt_file_open("vendor.dsckpt", NULL, &file, &error));
+  CHECK(dsckpt_file_vendor_count(file) == 2);
+  dsckpt_text name, data;
+  CHECK_OK(dsckpt_file_vendor(file, 0, &name, &data, &error));
+  CHECK(name.bytes == 1 && name.data[0] == 'a' && data.bytes == 0);
+  CHECK_OK(dsckpt_file_vendor(file, 1, NULL, &data, &error));
+  CHECK(data.bytes == 2 && memcmp(data.data, "\0x", 2) == 0);
+  CHECK_CODE(dsckpt_file_vendor(file, 2, &name, NULL, &error), DSCKPT_NOT_FOUND);
+  CHECK_OK(dsckpt_file_content_digest(file, content, &error));
+  dsckpt_file_destroy(file);
+  CHECK_OK(dsckpt_file_open("plain.dsckpt", NULL, &file, &error));
+  CHECK(dsckpt_file_vendor_count(file) == 0);
+  CHECK_OK(dsckpt_file_content_digest(file, other, &error));
+  CHECK(strlen(content) == 32 && strcmp(content, other) == 0);
+  dsckpt_file_destroy(file);
+  options.vendor = NULL;
+  CHECK_CODE(dsckpt_engine_save(engine, "vendor.dsckpt", state, &options, NULL, &error),
+             DSCKPT_INVALID_ARGUMENT);
+  dsckpt_state_destroy(state);
+}
+
 static void round_trip(dsckpt_engine* engine) {
   dsckpt_error error = {0};
   const char* path = "job.dsckpt";
@@ -511,6 +545,7 @@ int main(void) {
     failing_object(engine);
     plain_safetensors(engine);
     statistics(engine);
+    vendor_data(engine);
   }
   dsckpt_engine_destroy(engine);
   remove("job.dsckpt");
