@@ -551,6 +551,8 @@ int main(void) {
   remove("job.dsckpt");
   remove("w.safetensors");
   remove("s.dsckpt");
+  remove("plain.dsckpt");
+  remove("vendor.dsckpt");
   if (chdir("..") != 0 || rmdir(directory) != 0) ++failures; /* nothing else may be left */
   if (failures == 0) puts("ok");
   return failures != 0;
