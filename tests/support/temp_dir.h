@@ -8,7 +8,9 @@
 #include <string>
 
 /// A fresh directory, removed with all it holds at the end of the test. On the build tree's file
-/// system, not on a tmpfs, because O_DIRECT and fallocate behave differently there.
+/// system, not on a tmpfs, because O_DIRECT and fallocate behave differently there. Where
+/// DSCKPT_KEEP_TEST_FILES names a folder of that file system it is moved there instead, for
+/// tests/conformance/strict_files.py.
 class TempDir {
  public:
   TempDir() {
@@ -17,6 +19,11 @@ class TempDir {
   }
   ~TempDir() {
     std::error_code ignored;
+    if (const char* const keep = getenv("DSCKPT_KEEP_TEST_FILES")) {
+      std::string place = std::string(keep) + "/kept.XXXXXX";
+      if (mkdtemp(place.data()) != nullptr) std::filesystem::rename(path_, place, ignored);
+      return;
+    }
     std::filesystem::remove_all(path_, ignored);
   }
   TempDir(const TempDir&) = delete;
