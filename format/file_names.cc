@@ -71,20 +71,24 @@ std::optional<std::string> FindSameFile(std::span<const std::string_view> names)
   return *twice;
 }
 
-const char* WhyNoShardName(std::string_view name) {
+const char* WhyNoEntryName(std::string_view name) {
   if (name.empty()) return "is empty";
   if (name.find('/') != name.npos || name.find('\0') != name.npos) return "is no bare file name";
   if (name[0] == '.') return "begins with a dot";
   if (!IsValidUtf8(name)) return "is not UTF-8";
   if (name.size() > kMaxFileName) return "is too long for a file name";
-  const std::string folded = FoldCase(name);
-  if (folded == kLatestName || IsManifestName(folded)) return "is one that a commit uses";
+  if (name == kLatestName || IsManifestName(name)) return "is one that a commit uses";
   const bool marked =
       std::any_of(std::begin(kCommitMarks), std::end(kCommitMarks),
-                  [&](std::string_view mark) { return folded.find(mark) != folded.npos; });
-  if (marked) {
-    return "holds '.incomplete-', '.removed-' or '.replaced-', which only a commit puts there";
-  }
+                  [&](std::string_view mark) { return name.find(mark) != name.npos; });
+  if (!marked) return nullptr;
+  return "holds '.incomplete-', '.removed-' or '.replaced-', which only a commit puts there";
+}
+
+const char* WhyNoShardName(std::string_view name) {
+  if (const char* const why = WhyNoEntryName(name)) return why;
+  const std::string folded = FoldCase(name);
+  if (const char* const why = WhyNoEntryName(folded)) return why;
   return WhyUnsafeElsewhere(name, folded);
 }
 

@@ -26,6 +26,11 @@ std::string FoldCase(std::string_view name);
 /// A name, in lower case, that two of `names` have so.
 std::optional<std::string> FindSameFile(std::span<const std::string_view> names);
 
+/// Why nothing that a commit wrote can be called so, as the end of a sentence that begins with the
+/// name; null where it can: 1 to 255 bytes of UTF-8 that do not begin with a dot and are none of
+/// the names that a commit uses. What stands in a run is held to this.
+const char* WhyNoEntryName(std::string_view name);
+
 /// Why no shard may be called so, as the end of a sentence that begins with the name: "is empty".
 /// Null where one may: 1 to 255 bytes of UTF-8 that do not begin with a dot, are none of the names
 /// that a commit uses, whatever their case, and mean a file of this directory on every system.

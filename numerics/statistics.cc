@@ -220,6 +220,7 @@ void ChunkStatistics::Include(double least, double greatest) {
 }
 
 TensorStatistics ChunkStatistics::Finish() const {
+  const UsualArithmetic usual;
   SumTree blocks = blocks_;
   if (filled_ > 0) blocks.Push({JoinLanes(lanes_.sum), JoinLanes(lanes_.squares)});
   TensorStatistics result = found_;
@@ -229,6 +230,7 @@ TensorStatistics ChunkStatistics::Finish() const {
 }
 
 TensorStatistics JoinChunks(std::span<const TensorStatistics> chunks) {
+  const UsualArithmetic usual;
   TensorStatistics joined;
   joined.min = joined.max = kNone;
   SumTree sums;

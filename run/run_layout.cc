@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "dsckpt/limits.h"
 #include "format/file_names.h"
 #include "io/temporary.h"
 
@@ -83,9 +84,11 @@ std::string ManifestPartName(uint32_t part) {
 }
 
 bool IsManifestPartName(std::string_view name) {
-  if (!name.starts_with(kManifestName) || name.size() < kManifestName.size() + 2) return false;
-  name.remove_prefix(kManifestName.size());
-  return name[0] == '.' && std::all_of(name.begin() + 1, name.end(), IsDigit);
+  if (!name.starts_with(kManifestName)) return false;
+  const std::string_view digits = name.substr(std::min(name.size(), kManifestName.size() + 1));
+  uint32_t part = 0;
+  const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), part);
+  return parsed.ec == std::errc() && part < kMaxManifestParts && name == ManifestPartName(part);
 }
 
 bool IsHiddenRunEntry(std::string_view entry) {
@@ -96,7 +99,7 @@ std::optional<std::string> ParseLatest(std::string_view text) {
   const size_t begin = text.find_first_not_of(kSpace);
   if (begin == std::string_view::npos) return {};
   text = text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
-  if (!run::CheckCheckpointName(text, "").ok()) return {};
+  if (!run::IsCheckpointName(text)) return {};
   return std::string(text);
 }
 
@@ -171,6 +174,10 @@ std::string EntryLockName(std::string_view name) {
   return std::string(kLockBegin).append(name).append(kLockEnd);
 }
 
+bool IsCheckpointName(std::string_view name) {
+  return format::WhyNoEntryName(name) == nullptr && !IsSpace(name.front()) && !IsSpace(name.back());
+}
+
 Status CheckCheckpointName(std::string_view name, std::string_view attempt) {
   const char* why = format::WhyNoShardName(name);
   if (why == nullptr && (IsSpace(name.front()) || IsSpace(name.back()))) {
@@ -184,9 +191,7 @@ Status CheckCheckpointName(std::string_view name, std::string_view attempt) {
 }
 
 Status CheckShardName(std::string_view name) {
-  const char* why = format::WhyNoShardName(name);
-  // Readers do not care: files of 1.0 may have such names.
-  if (why == nullptr && IsManifestPartName(name)) why = "is one that a commit uses";
+  const char* const why = format::WhyNoShardName(name);
   return why == nullptr ? Status() : NoName("shard", name, why);
 }
 

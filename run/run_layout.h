@@ -76,7 +76,10 @@ struct AttemptPaths {
   std::string Parent() const { return in_place ? Final() : run; }
 };
 
-/// kInvalidArgument: no checkpoint may be called so. None may that no shard may
+/// Whether a checkpoint that stands in a run can be called so. Broader than what new ones may be
+/// called: earlier versions wrote names that other systems take for something else.
+bool IsCheckpointName(std::string_view name);
+/// kInvalidArgument: no new checkpoint may be called so. None may that no shard may
 /// (format::WhyNoShardName); nor may one that `latest` would not keep, or that is too long with the
 /// mark and the id of `attempt` behind it.
 Status CheckCheckpointName(std::string_view name, std::string_view attempt);

@@ -320,7 +320,8 @@ class Shard:
         self.members = said.pop("__metadata__")
         check(all(isinstance(value, str) for value in self.members.values()), "F11", "metadata other than strings")
         tensors = self.listed()
-        if len(said) == 1 and not fits(self.header_text(self.given(), tensors)):
+        others = {key: value for key, value in self.members.items() if key not in self.own() and key not in ("dsckpt", "dsckpt.bytes")}
+        if len(said) == 1 and not fits(self.header_text(others, tensors)):
             tensors = []
         begin, end = self.tail_begin(tensors), len(self.data) - self.D
         entry = lambda dtype, shape, begin, end: {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
@@ -533,7 +534,7 @@ def describe(shard):
 def annotations(shard):
     own = {"rank_own": shard.rank_own, "rank": shard.rank} if shard.rank_own else {}
     content = {"content": f"{shard.content[1]:016x}{shard.content[0]:016x}"} if shard.content else {}
-    return own | content | ({"vendor": {name: data.hex() for name, data in shard.vendor.items()}} if shard.vendor else {})
+    return own | content | ({"vendor": {name: {"bytes": len(data), "hex": data.hex()} for name, data in shard.vendor.items()}} if shard.vendor else {})
 
 
 def read_any(path, strict=False):

@@ -105,10 +105,10 @@ struct SaveOptions {
   /// to.
   std::vector<std::pair<std::string, std::string>> metadata = {};
   /// Bytes that mean something to those who know the name, such as a signature or the state of a
-  /// tool: at most kMaxVendors entries of 4 GiB - 1 each, in the index, which every reader reads. A
-  /// name is a domain of its owner, reversed ("com.example.audit"): 1 to 255 bytes of UTF-8 without
-  /// control characters, no name twice. They are no part of the content digest, and merge leaves
-  /// them out. See File::Vendor().
+  /// tool: at most kMaxVendors entries, in the index, which every reader reads and which has a
+  /// limit (kMaxIndexBytes). A name is a domain of its owner, reversed ("com.example.audit"): 1 to
+  /// 255 bytes of UTF-8 without control characters, no name twice. They are no part of the content
+  /// digest, and merge leaves them out. See File::Vendor().
   std::vector<std::pair<std::string, std::string>> vendor = {};
   /// Record what the elements of each tensor are, in numbers (TensorStatistics, read by
   /// File::Statistics()), and report tensors with NaN or Inf as events (Event::Kind::kNotFinite):

@@ -22,7 +22,7 @@ inline constexpr std::string_view kManifestName = "dsckpt.manifest";
 /// kManifestName, a dot, and the number in five digits. REQUIRES: part < kMaxManifestParts.
 std::string ManifestPartName(uint32_t part);
 /// Returns whether a file in a checkpoint's directory can be a part of a manifest by its name:
-/// kManifestName, a dot, and digits. Writers give no shard such a name.
+/// whether it is ManifestPartName() of some part.
 bool IsManifestPartName(std::string_view name);
 /// The file of a run directory that names the checkpoint to resume from.
 inline constexpr std::string_view kLatestName = "latest";

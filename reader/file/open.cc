@@ -34,8 +34,9 @@ Status Advise(const Status& status, std::span<const std::byte> region,
                 status.message() +
                     (damaged ? ". The header is damaged: its checksum is wrong"
                              : ". The file was made so: its checksums are right") +
-                    "; programs that read safetensors see other tensors than dsckpt. Use another "
-                    "copy; `dsckpt verify` lists what is wrong, and `dsckpt merge --ignore-header` "
+                    "; programs that read safetensors see other tensors than dsckpt, or none. Use "
+                    "another copy; `dsckpt verify` lists what is wrong, and `dsckpt merge "
+                    "--ignore-header` "
                     "(OpenOptions::ignore_header) reads what the index says")
       .WithOffset(static_cast<uint64_t>(status.offset()));
 }

@@ -243,7 +243,7 @@ Json Describe(const File& file) {
   if (!file.RankOwnNames().empty()) json["rank"] = file.OwnerRank();
   if (const auto content = file.ContentDigest()) json["content"] = HexOf(*content);
   for (const auto& [name, data] : file.Vendor()) {
-    json["vendor"][std::string(name)] = HexOfBytes(data);
+    json["vendor"][std::string(name)] = {{"bytes", data.size()}, {"hex", HexOfBytes(data)}};
   }
   json["tree"] = tree ? NodeJson(*tree) : FlatTree(file);
   return json;

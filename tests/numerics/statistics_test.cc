@@ -205,19 +205,28 @@ TEST_CASE("a sum that fits into no double is an infinity or the one NaN") {
 
 #ifdef __x86_64__
 TEST_CASE("threads that take subnormal numbers as zeros, or round up, measure the same") {
-  Bytes bytes = RandomBits(100'000, 5);
-  for (size_t at = 3; at < bytes.size(); at += 8) bytes[at] &= std::byte{0x80};
-  for (size_t at = 2; at < bytes.size(); at += 8) bytes[at] &= std::byte{0x7F};
-  const auto expected = BitsOf(ReferenceStatistics(kF32, bytes));
+  // Of F64 the sums are subnormal too, in lanes, blocks and chunks.
+  std::vector<double> values(2 * kChunkBytes / sizeof(double) + 5000);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = std::bit_cast<double>(uint64_t{i % 977 + 3}) * (i % 3 == 0 ? -1 : 1);
+  }
+  values[7] = 1.0 / 3;
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
+  const auto expected = BitsOf(ReferenceStatistics(kF64, bytes));
   std::fenv_t usual;
   std::fegetenv(&usual);
   __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040 | 0x4000);
   const unsigned before = __builtin_ia32_stmxcsr();
-  ChunkStatistics statistics(kF32);
-  statistics.Add(bytes);
+  std::vector<TensorStatistics> chunks;
+  for (size_t begin = 0; begin < bytes.size(); begin += kChunkBytes) {
+    ChunkStatistics statistics(kF64);
+    statistics.Add(bytes.subspan(begin, std::min<size_t>(kChunkBytes, bytes.size() - begin)));
+    chunks.push_back(statistics.Finish());
+  }
+  const TensorStatistics found = JoinChunks(chunks);
   const unsigned after = __builtin_ia32_stmxcsr();
   std::fesetenv(&usual);
-  CHECK(BitsOf(statistics.Finish()) == expected);
+  CHECK(BitsOf(found) == expected);
   CHECK(after == before);
 }
 #endif

@@ -178,15 +178,31 @@ TEST_CASE("shards may have the names that a manifest may hold") {
   CHECK_FALSE(run::CheckCheckpointName(std::string(255 - 12 - 19, 'a'), id).ok());
 }
 
+TEST_CASE("checkpoints of earlier versions keep the names that new ones may not get") {
+  for (const char* name : {"2026-11-30T12:00", "x.", "nul", "a\\b", "Latest"}) {
+    INFO(name);
+    CHECK(run::IsCheckpointName(name));
+    CHECK(ParseLatest(LatestText(name)) == name);
+    CHECK_FALSE(run::CheckCheckpointName(name, "").ok());
+  }
+  for (const char* name : {"", ".a", "a/b", "latest", " a", "a.removed-1", "dsckpt.manifest"}) {
+    INFO(name);
+    CHECK_FALSE(run::IsCheckpointName(name));
+  }
+}
+
 TEST_CASE("parts of a manifest have names that shards may not get") {
   CHECK(ManifestPartName(0) == "dsckpt.manifest.00000");
   CHECK(ManifestPartName(1023) == "dsckpt.manifest.01023");
-  for (const char* name : {"dsckpt.manifest.00000", "dsckpt.manifest.7"}) {
+  for (const char* name : {"dsckpt.manifest.00000", "dsckpt.manifest.01023"}) {
     CHECK(IsManifestPartName(name));
+  }
+  for (const char* name : {"dsckpt.manifest.00000", "dsckpt.manifest.7", "DSCKPT.manifest.1"}) {
     CHECK(run::CheckShardName(name).message().find("a commit uses") != std::string::npos);
   }
   for (const char* name : {"dsckpt.manifest", "dsckpt.manifest.", "dsckpt.manifest.0a",
-                           "dsckpt.manifest0", "xdsckpt.manifest.0"}) {
+                           "dsckpt.manifest0", "xdsckpt.manifest.0", "dsckpt.manifest.7",
+                           "dsckpt.manifest.20261130", "dsckpt.manifest.01024"}) {
     INFO(name);
     CHECK_FALSE(IsManifestPartName(name));
   }

@@ -67,6 +67,9 @@ void WriteRankOwn(JsonWriter& json, const File& file) {
   json.Key("rank").Uint(file.OwnerRank());
 }
 
+// Beyond it only the size of vendor data is shown: as text it takes many times its bytes.
+constexpr size_t kShownVendorBytes = 4096;
+
 // What the index says of the shard as a whole; absent where it says nothing.
 void WriteAnnotations(JsonWriter& json, const File& file) {
   if (const auto content = file.ContentDigest()) json.Key("content").String(HexDigest(*content));
@@ -74,9 +77,14 @@ void WriteAnnotations(JsonWriter& json, const File& file) {
   if (vendor.empty()) return;
   json.Key("vendor").BeginObject();
   for (const auto& [name, data] : vendor) {
-    std::string hex;
-    for (const char byte : data) hex += Format("{:02x}", static_cast<uint8_t>(byte));
-    json.Key(name).String(hex);
+    json.Key(name).BeginObject();
+    json.Key("bytes").Uint(data.size());
+    if (data.size() <= kShownVendorBytes) {
+      std::string hex;
+      for (const char byte : data) hex += Format("{:02x}", static_cast<uint8_t>(byte));
+      json.Key("hex").String(hex);
+    }
+    json.End();
   }
   json.End();
 }

@@ -7,6 +7,7 @@
 #include "base/unicode.h"
 #include "dsckpt/limits.h"
 #include "format/header/header.h"
+#include "format/index/index.h"
 #include "format/names.h"
 #include "io/device.h"
 
@@ -72,6 +73,18 @@ Status CheckVendor(const SaveOptions& options) {
     }
   }
   return Status();
+}
+
+/// That the index can hold what the options add, before anything is written.
+Status CheckIndexSize(const SaveOptions& options, const FileLayout& layout) {
+  if (options.vendor.empty()) return Status();
+  uint64_t bytes = format::IndexBytesBound(layout.columns);
+  for (const auto& [name, data] : options.vendor) bytes += name.size() + data.size();
+  if (bytes <= kMaxIndexBytes) return Status();
+  return Status(StatusCode::kLimitExceeded,
+                "SaveOptions::vendor: the index would have " + std::to_string(bytes) +
+                    " bytes, at most " + std::to_string(kMaxIndexBytes) +
+                    " are possible: save large data as an object of the state");
 }
 
 Status CheckStatistics(const SaveOptions& options) {
@@ -144,6 +157,7 @@ Result<std::shared_ptr<LaidOutState>> Describe(const StateProvider& provider,
     DSCKPT_ASSIGN_OR_RETURN(auto layout, BuildFileLayout(data, shard, metadata));
     state->layout = std::make_shared<const FileLayout>(std::move(layout));
   }
+  DSCKPT_RETURN_IF_ERROR(CheckIndexSize(options, *state->layout));
   ShareCapture(*state->layout, state->description.data());
   return state;
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 #include <utility>
 
 #include "base/guarded.h"
@@ -202,16 +203,14 @@ Status CheckpointWriter::Impl::Begin(RankSave& own, std::span<const ShardSource>
 }
 
 Status CheckpointWriter::Impl::NameShards(RankSave& own, std::span<const ShardSource> shards) {
+  std::set<std::string> folded;
   for (const ShardSource& shard : shards) {
     const std::string name = shard.name.empty() ? DefaultShardName(own.rank) : shard.name;
     DSCKPT_RETURN_IF_ERROR(run::CheckShardName(name));
     if (shard.provider == nullptr) {
       return Status(StatusCode::kInvalidArgument, "shard '" + name + "' has no provider");
     }
-    const auto same = [&](const std::string& other) {
-      return format::FoldCase(other) == format::FoldCase(name);
-    };
-    if (std::any_of(own.shards.begin(), own.shards.end(), same)) {
+    if (!folded.insert(format::FoldCase(name)).second) {
       return Status(StatusCode::kAlreadyExists,
                     "two shards of this rank are called '" + Printable(name) +
                         "', which is one file on some systems whatever the case of letters");

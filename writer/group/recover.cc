@@ -45,7 +45,7 @@ class Recovery {
     }
     for (const std::string& entry : entries) {
       const bool wanted = !only_ || entry == *only_;
-      if (wanted && run::CheckCheckpointName(entry, "").ok()) Try(EndInPlace(entry));
+      if (wanted && run::IsCheckpointName(entry)) Try(EndInPlace(entry));
     }
     return Status();
   }
@@ -61,8 +61,7 @@ class Recovery {
     if (only_) return left.name == *only_ && !run::IsAttemptOf(left.attempt, session_);
     // An old checkpoint that was put aside is whole, and no rank writes to it.
     const bool idle = left.mark == Mark::kReplaced || !run::IsAttemptOf(left.attempt, session_);
-    return idle && run::CheckCheckpointName(left.name, "").ok() &&
-           !run::IsEntryLocked(run_, left.name);
+    return idle && run::IsCheckpointName(left.name) && !run::IsEntryLocked(run_, left.name);
   }
 
   bool HoldsAttempt(const AttemptPaths& paths) const {

@@ -66,7 +66,7 @@ Status ApplyRetention(const std::string& run, const Retention& retention,
 }
 
 Status MoveLatestBack(const std::string& run, const std::string& name) {
-  DSCKPT_RETURN_IF_ERROR(run::CheckCheckpointName(name, ""));
+  if (!run::IsCheckpointName(name)) return run::CheckCheckpointName(name, "");
   const auto complete = run::ReadComplete(run, name);
   if (!complete.ok()) {
     return Status(complete.status().code(),
