@@ -468,6 +468,20 @@ static void statistics(dsckpt_engine* engine) {
       CHECK(found.nan == 1 && found.inf == 0 && found.zero == 1);
       CHECK(found.min == -2 && found.max == 1 && found.sum == -1 && found.sum_squares == 5);
     }
+    dsckpt_checkpoint* checkpoint = NULL;
+    dsckpt_tensor_statistics whole = DSCKPT_INIT(dsckpt_tensor_statistics);
+    CHECK_OK(dsckpt_checkpoint_open("s.dsckpt", NULL, &checkpoint, &error));
+    if (options.statistics == 0) {
+      CHECK_CODE(dsckpt_checkpoint_tensor_statistics(checkpoint, "w", &whole, &error),
+                 DSCKPT_NOT_FOUND);
+      CHECK(strstr(error.message, "holds tensor 'w' whole has statistics") != NULL);
+    } else {
+      CHECK_OK(dsckpt_checkpoint_tensor_statistics(checkpoint, "w", &whole, &error));
+      CHECK(whole.nan == 1 && whole.zero == 1 && whole.sum == -1 && whole.sum_squares == 5);
+    }
+    CHECK_CODE(dsckpt_checkpoint_tensor_statistics(checkpoint, "x", &whole, &error),
+               DSCKPT_NOT_FOUND);
+    dsckpt_checkpoint_destroy(checkpoint);
     dsckpt_file_destroy(file);
   }
   dsckpt_state_destroy(state);
