@@ -196,6 +196,10 @@ uint64_t dsckpt_file_bytes(const dsckpt_file* file) {
   return file == nullptr ? 0 : file->file.file_bytes();
 }
 
+int dsckpt_file_verifiable(const dsckpt_file* file) {
+  return file == nullptr ? 0 : static_cast<int>(file->file.verifiable());
+}
+
 uint32_t dsckpt_file_tensor_count(const dsckpt_file* file) {
   return file == nullptr ? 0 : file->file.tensor_count();
 }

@@ -479,6 +479,9 @@ typedef struct dsckpt_object_info {
 
 /// Bytes of the file, 0 for a null handle; likewise the counts.
 uint64_t dsckpt_file_bytes(const dsckpt_file* file);
+/// Nonzero where this library can compute the checksums of what the file holds; see
+/// dsckpt::File::verifiable. Other files are read unchecked. 0 for a null handle.
+int dsckpt_file_verifiable(const dsckpt_file* file);
 /// The number of tensors, without aliases.
 uint32_t dsckpt_file_tensor_count(const dsckpt_file* file);
 /// The number of aliases.

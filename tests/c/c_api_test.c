@@ -442,6 +442,7 @@ static void plain_safetensors(dsckpt_engine* engine) {
   CHECK_OK(dsckpt_file_open("w.safetensors", NULL, &file, &error));
   CHECK_OK(dsckpt_file_read(file, "w", back, sizeof back, &error));
   CHECK(back[0] == 1 && back[1] == 2 && dsckpt_file_tensor_count(file) == 1);
+  CHECK(dsckpt_file_verifiable(file) == 0); /* Plain safetensors has no checksums. */
   dsckpt_file_destroy(file);
   dsckpt_state_destroy(state);
 }
@@ -459,6 +460,7 @@ static void statistics(dsckpt_engine* engine) {
     CHECK_OK(dsckpt_engine_save(engine, "s.dsckpt", state, &options, NULL, &error));
     CHECK_OK(dsckpt_engine_wait_durable(engine, &error));
     CHECK_OK(dsckpt_file_open("s.dsckpt", NULL, &file, &error));
+    CHECK(dsckpt_file_verifiable(file) == 1 && dsckpt_file_verifiable(NULL) == 0);
     dsckpt_tensor_statistics found = DSCKPT_INIT(dsckpt_tensor_statistics);
     if (options.statistics == 0) {
       CHECK_CODE(dsckpt_file_tensor_statistics(file, "w", &found, &error), DSCKPT_NOT_FOUND);
