@@ -114,6 +114,46 @@ Result<RestoreOptions> ToRestoreOptions(const dsckpt_restore_options* options) {
   return out;
 }
 
+Result<SaveOptions> ToSaveOptions(const dsckpt_save_options* options) {
+  dsckpt_save_options in;
+  DSCKPT_RETURN_IF_ERROR(CopyIn(options, in, "dsckpt_save_options"));
+  SaveOptions out;
+  DSCKPT_RETURN_IF_ERROR(CheckConstant("container", in.container, DSCKPT_CONTAINER_SAFETENSORS));
+  out.container = static_cast<Container>(in.container);
+  if (in.metadata_format != nullptr) out.metadata_format = in.metadata_format;
+  if (in.metadata_count > 0) {
+    DSCKPT_RETURN_IF_ERROR(NotNull(in.metadata_keys, "metadata_keys"));
+    DSCKPT_RETURN_IF_ERROR(NotNull(in.metadata_values, "metadata_values"));
+  }
+  for (size_t i = 0; i < in.metadata_count; ++i) {
+    DSCKPT_RETURN_IF_ERROR(NotNull(in.metadata_keys[i], "a metadata key"));
+    DSCKPT_RETURN_IF_ERROR(NotNull(in.metadata_values[i], "a metadata value"));
+    out.metadata.emplace_back(in.metadata_keys[i], in.metadata_values[i]);
+  }
+  out.statistics = in.statistics != 0;
+  if (in.vendor_count > 0) DSCKPT_RETURN_IF_ERROR(NotNull(in.vendor, "vendor"));
+  for (size_t i = 0; i < in.vendor_count; ++i) {
+    const dsckpt_vendor_entry& entry = in.vendor[i];
+    DSCKPT_RETURN_IF_ERROR(NotNull(entry.name, "the name of a vendor entry"));
+    if (entry.bytes > 0) DSCKPT_RETURN_IF_ERROR(NotNull(entry.data, "the data of a vendor entry"));
+    out.vendor.emplace_back(entry.name,
+                            std::string(static_cast<const char*>(entry.data), entry.bytes));
+  }
+  return out;
+}
+
+Status CopyOut(const TensorStatistics& in, dsckpt_tensor_statistics* out) {
+  dsckpt_tensor_statistics value = {};
+  value.nan = in.nan;
+  value.inf = in.inf;
+  value.zero = in.zero;
+  value.min = in.min;
+  value.max = in.max;
+  value.sum = in.sum;
+  value.sum_squares = in.sum_squares;
+  return CopyOut(value, out, "dsckpt_tensor_statistics");
+}
+
 }  // namespace dsckpt::c
 
 extern "C" {

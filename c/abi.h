@@ -96,6 +96,9 @@ std::function<void(const Event&)> ToEventCallback(void (*callback)(void*, int, c
                                                   void* user);
 
 Result<RestoreOptions> ToRestoreOptions(const dsckpt_restore_options* options);
+Result<SaveOptions> ToSaveOptions(const dsckpt_save_options* options);
+
+Status CopyOut(const TensorStatistics& in, dsckpt_tensor_statistics* out);
 
 }  // namespace dsckpt::c
 

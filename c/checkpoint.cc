@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,7 @@ Result<CheckpointOptions> ToCheckpointOptions(const dsckpt_checkpoint_options* o
   CheckpointOptions out;
   out.file.map = in.no_map == 0;
   out.file.threads = in.threads;
+  out.file.ignore_header = in.ignore_header != 0;
   if (in.retry_ns < 0) out.retry = std::chrono::milliseconds(0);
   if (in.retry_ns > 0) {
     out.retry = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::nanoseconds(in.retry_ns));
@@ -170,6 +172,20 @@ int dsckpt_checkpoint_find_tensor(const dsckpt_checkpoint* checkpoint, const cha
   return WithTensor(checkpoint, name, error, [&](const Checkpoint& open) -> Status {
     DSCKPT_ASSIGN_OR_RETURN(const auto info, open.FindTensor(name));
     return CopyOut(InfoOf(info), out, "dsckpt_logical_tensor_info");
+  });
+}
+
+int dsckpt_checkpoint_tensor_statistics(const dsckpt_checkpoint* checkpoint, const char* name,
+                                        dsckpt_tensor_statistics* out, dsckpt_error* error) {
+  return WithTensor(checkpoint, name, error, [&](const Checkpoint& open) -> Status {
+    DSCKPT_ASSIGN_OR_RETURN(const auto info, open.FindTensor(name));
+    DSCKPT_ASSIGN_OR_RETURN(const auto statistics, open.Statistics(info.ordinal));
+    if (statistics) return dsckpt::c::CopyOut(*statistics, out);
+    return Status(dsckpt::StatusCode::kNotFound,
+                  "no file that holds tensor '" + std::string(name) +
+                      "' whole has statistics of it: save it with `statistics`; packed dtypes and "
+                      "tensors in parts have none")
+        .WithPath(open.path());
   });
 }
 

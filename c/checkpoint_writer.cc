@@ -68,7 +68,8 @@ Status Save(dsckpt_checkpoint_writer* writer, int64_t step, const dsckpt_state* 
   CheckpointSaveOptions save_options;
   if (in.name != nullptr) save_options.name = in.name;
   save_options.replace = in.replace != 0;
-  save_options.file.statistics = in.statistics != 0;
+  DSCKPT_ASSIGN_OR_RETURN(save_options.file, ToSaveOptions(in.file));
+  if (in.statistics != 0) save_options.file.statistics = true;
   // Allocated first: after the save has started, running out of memory could not undo it.
   std::unique_ptr<dsckpt_checkpoint_save> handle;
   if (out != nullptr) handle = std::make_unique<dsckpt_checkpoint_save>();

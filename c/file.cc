@@ -51,18 +51,6 @@ dsckpt_object_info ToC(const ObjectInfo& in) {
   return out;
 }
 
-dsckpt_tensor_statistics ToC(const TensorStatistics& in) {
-  dsckpt_tensor_statistics out = {};
-  out.nan = in.nan;
-  out.inf = in.inf;
-  out.zero = in.zero;
-  out.min = in.min;
-  out.max = in.max;
-  out.sum = in.sum;
-  out.sum_squares = in.sum_squares;
-  return out;
-}
-
 Status Load(const File& file, const dsckpt_load_request* requests, size_t count,
             int device = kHostMemory, Stream stream = nullptr) {
   if (count > 0) DSCKPT_RETURN_IF_ERROR(NotNull(requests, "requests"));
@@ -208,6 +196,10 @@ uint64_t dsckpt_file_bytes(const dsckpt_file* file) {
   return file == nullptr ? 0 : file->file.file_bytes();
 }
 
+int dsckpt_file_verifiable(const dsckpt_file* file) {
+  return file == nullptr ? 0 : static_cast<int>(file->file.verifiable());
+}
+
 uint32_t dsckpt_file_tensor_count(const dsckpt_file* file) {
   return file == nullptr ? 0 : file->file.tensor_count();
 }
@@ -299,7 +291,7 @@ int dsckpt_file_tensor_statistics(const dsckpt_file* file, const char* name,
   return WithItem(file, name, error, [&](const File& open) -> Status {
     DSCKPT_ASSIGN_OR_RETURN(const auto info, open.FindTensor(name));
     if (const auto statistics = open.Statistics(info)) {
-      return CopyOut(dsckpt::c::ToC(*statistics), out, "dsckpt_tensor_statistics");
+      return dsckpt::c::CopyOut(*statistics, out);
     }
     return Status(dsckpt::StatusCode::kNotFound,
                   "the file has no statistics of tensor '" + std::string(name) +

@@ -34,6 +34,7 @@ Result<MergeOptions> ToMergeOptions(const dsckpt_merge_options* options) {
     selection.dtype = static_cast<DType>(in.dtype);
   }
   out.verify = in.no_verify == 0;
+  out.ignore_header = in.ignore_header != 0;
   out.strict = in.strict != 0;
   out.replace = in.replace != 0;
   out.dry_run = in.dry_run != 0;

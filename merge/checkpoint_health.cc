@@ -44,7 +44,9 @@ CheckpointHealth HealthOf(const Checkpoint& checkpoint) {
   for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
     CheckpointHealth::Shard shard;
     shard.info = checkpoint.shard(i);
-    shard.status = checkpoint.OpenShard(i).status();
+    const auto file = checkpoint.OpenShard(i);
+    shard.status = file.status();
+    if (file.ok() && !file->verifiable()) shard.unknown_hash = file->hash_id();
     health.complete = health.complete && shard.status.ok();
     health.bytes += shard.info.file_bytes;
     health.shards.push_back(std::move(shard));

@@ -21,7 +21,8 @@ struct CheckpointHealth {
     ShardInfo info;
     uint64_t pieces = 0;
     uint64_t piece_bytes = 0;
-    Status status;  ///< missing, or another shard than the manifest describes
+    uint8_t unknown_hash = 0;  ///< id of a hash that this release does not know; 0: it knows it
+    Status status;             ///< missing, or another shard than the manifest describes
   };
   struct Gap {
     std::string tensor;

@@ -125,4 +125,25 @@ Result<Inputs> OpenInputs(std::span<const std::string> paths, bool ignore_header
   return inputs;
 }
 
+Status CheckVerifiable(const File& file) {
+  const bool has_sums = file.format() == FileFormat::kDsckpt;
+  if (!has_sums || file.verifiable() || file.tensor_count() + file.object_count() == 0) return {};
+  return Status(StatusCode::kUnsupported,
+                file.path() +
+                    ": its items cannot be verified: expected sums of hash id 1, XXH3-128, "
+                    "found those of hash id " +
+                    std::to_string(file.hash_id()) +
+                    ", which this release does not know. Use a newer dsckpt, or take what is there "
+                    "unchecked: --no-verify, in programs the option `verify`")
+      .WithPath(file.path());
+}
+
+Status CheckVerifiable(const Checkpoint& checkpoint) {
+  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
+    DSCKPT_ASSIGN_OR_RETURN(const File shard, checkpoint.OpenShard(i));
+    DSCKPT_RETURN_IF_ERROR(CheckVerifiable(shard));
+  }
+  return {};
+}
+
 }  // namespace dsckpt::merge

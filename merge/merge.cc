@@ -108,6 +108,7 @@ Status Run(std::span<const std::string> paths, const std::string& output,
   DSCKPT_ASSIGN_OR_RETURN(const Inputs inputs, OpenInputs(paths, options.ignore_header));
   const Checkpoint& checkpoint = inputs.checkpoint;
   DSCKPT_RETURN_IF_ERROR(CheckOutput(output, options, inputs.files));
+  if (options.verify) DSCKPT_RETURN_IF_ERROR(CheckVerifiable(checkpoint));
   DSCKPT_ASSIGN_OR_RETURN(Metadata metadata,
                           MergeMetadata(checkpoint, paths[0], inputs.index_members,
                                         options.verify && !options.ignore_header));

@@ -79,7 +79,8 @@ Status MergedTree::AddFlat(uint32_t shard, const File& file) {
     if (added) continue;
     DSCKPT_ASSIGN_OR_RETURN(const File other, checkpoint_.OpenShard(there->second.shard));
     DSCKPT_ASSIGN_OR_RETURN(const ObjectInfo before, other.FindObject(info.name));
-    if (other.Digest(before) == file.Digest(info)) continue;
+    DSCKPT_ASSIGN_OR_RETURN(const bool same, SameObject(other, before, file, info));
+    if (same) continue;
     flat_objects_.try_emplace(RankOwnName(rank, info.name),
                               ObjectRef{shard, std::string(info.name)});
   }
@@ -183,7 +184,7 @@ Result<bool> MergedTree::SameLeaf(const TreeNode& there, const Node& from, const
   DSCKPT_ASSIGN_OR_RETURN(const File other, checkpoint_.OpenShard(there.object.shard));
   DSCKPT_ASSIGN_OR_RETURN(const ObjectInfo before, other.FindObject(there.object.name));
   DSCKPT_ASSIGN_OR_RETURN(const ObjectInfo now, file.FindObject(from.item_name()));
-  return other.Digest(before) == file.Digest(now);
+  return SameObject(other, before, file, now);
 }
 
 Status MergedTree::Fill(TreeNode& leaf, const Node& from, uint32_t shard, const File& file) {

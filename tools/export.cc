@@ -313,6 +313,7 @@ int ExportFile(Console& console, const ExportOptions& options) {
   if (status.ok()) status = CheckOutput(options.files);
   auto names = NamesFor(*file, options.selection);
   if (status.ok()) status = names.status();
+  if (status.ok() && !options.no_verify) status = merge::CheckVerifiable(*file);
   if (status.ok() && !options.no_verify) status = CheckContent(console, options.files.input);
   if (!status.ok()) return console.Fail(status);
 

@@ -479,6 +479,9 @@ typedef struct dsckpt_object_info {
 
 /// Bytes of the file, 0 for a null handle; likewise the counts.
 uint64_t dsckpt_file_bytes(const dsckpt_file* file);
+/// Nonzero where this library can compute the checksums of what the file holds; see
+/// dsckpt::File::verifiable. Other files are read unchecked. 0 for a null handle.
+int dsckpt_file_verifiable(const dsckpt_file* file);
 /// The number of tensors, without aliases.
 uint32_t dsckpt_file_tensor_count(const dsckpt_file* file);
 /// The number of aliases.
@@ -602,6 +605,8 @@ typedef struct dsckpt_checkpoint_options {
   /// How long shards that a lagging file system does not show yet, or shows stale, are looked for:
   /// 0: 5 seconds; below 0: they are not.
   int64_t retry_ns;
+  int32_t ignore_header;  ///< As in dsckpt_open_options, for every shard.
+  int32_t reserved;       ///< Zero.
 } dsckpt_checkpoint_options;
 
 /// Opens a checkpoint directory, or one shard as a checkpoint of its own. Reads the manifest;
@@ -661,6 +666,11 @@ int dsckpt_checkpoint_tensor(const dsckpt_checkpoint* checkpoint, uint32_t index
 /// By name.
 int dsckpt_checkpoint_find_tensor(const dsckpt_checkpoint* checkpoint, const char* name,
                                   dsckpt_logical_tensor_info* out, dsckpt_error* error);
+
+/// What the elements of a tensor are, in numbers, by name. DSCKPT_NOT_FOUND also where no shard
+/// that holds the tensor whole has them; see dsckpt::Checkpoint::Statistics.
+int dsckpt_checkpoint_tensor_statistics(const dsckpt_checkpoint* checkpoint, const char* name,
+                                        dsckpt_tensor_statistics* out, dsckpt_error* error);
 
 /// The rank that saved a shard. DSCKPT_NOT_FOUND beyond the count of shards.
 int dsckpt_checkpoint_shard_rank(const dsckpt_checkpoint* checkpoint, uint32_t shard,
@@ -768,6 +778,8 @@ typedef struct dsckpt_checkpoint_save_options {
   int32_t reserved;
   int32_t statistics;  ///< As in dsckpt_save_options, for every shard.
   int32_t reserved_2;  ///< Zero.
+  /// How this rank's file is written; null: by default. `statistics` here or there is enough.
+  const dsckpt_save_options* file;
 } dsckpt_checkpoint_save_options;
 
 /// Saves this rank's part and returns as dsckpt_engine_save does; nothing waits for other ranks.
@@ -874,10 +886,12 @@ typedef struct dsckpt_merge_options {
   size_t rename_count;
   /// Not 0: floating-point tensors are cast to DSCKPT_F16, DSCKPT_BF16, DSCKPT_F32 or DSCKPT_F64.
   int32_t dtype;
-  int32_t no_verify;  ///< Nonzero: the inputs' checksums are not checked.
-  int32_t strict;     ///< Nonzero: objects and attributes that safetensors lacks are an error.
-  int32_t replace;    ///< Nonzero: an output that exists gives way.
-  int32_t dry_run;    ///< Nonzero: plan and check, write nothing.
+  /// Nonzero: the inputs' checksums are not checked. Else a shard whose hash this release does not
+  /// know is DSCKPT_UNSUPPORTED.
+  int32_t no_verify;
+  int32_t strict;   ///< Nonzero: objects and attributes that safetensors lacks are an error.
+  int32_t replace;  ///< Nonzero: an output that exists gives way.
+  int32_t dry_run;  ///< Nonzero: plan and check, write nothing.
   int32_t reserved;
   /// Called now and then on the calling thread while tensors are written. May be null.
   void (*on_progress)(void* user, uint64_t done_bytes, uint64_t total_bytes);
@@ -885,6 +899,10 @@ typedef struct dsckpt_merge_options {
   int (*cancelled)(void* user);
   /// The first argument of the callbacks.
   void* user;
+  /// Nonzero: inputs are taken by their indexes although their JSON headers say something else, or
+  /// are damaged; see dsckpt::MergeOptions.
+  int32_t ignore_header;
+  int32_t reserved_2;  ///< Zero.
 } dsckpt_merge_options;
 
 /// What was read and written; see dsckpt::MergeReport.

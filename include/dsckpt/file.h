@@ -164,7 +164,8 @@ struct LoadRequest {
 /// How File::Load() reads.
 struct LoadOptions {
   /// Whether the checksum of every chunk is checked while it passes. Encoded chunks are checked in
-  /// any case.
+  /// any case. Where the file is not verifiable(), there is nothing to check raw tensors by, and
+  /// they are loaded all the same.
   bool verify = true;
 };
 
@@ -218,6 +219,14 @@ class File {
   uint64_t file_bytes() const;
   /// Returns the format version of a shard, such as "1.0". It is empty for plain safetensors.
   std::string format_version() const;
+  /// Returns the id of the hash that the chunk sums of a shard are of (spec/format.md, "Hashes").
+  /// It is 0 for plain safetensors, which has no sums.
+  uint8_t hash_id() const;
+  /// Returns whether this release can compute the chunk sums of the file. It is false for plain
+  /// safetensors and for a shard whose hash_id() this release does not know. What is read of such a
+  /// shard is not checked, but for the stored bytes of encoded chunks, whose sums are of one hash
+  /// always. Nothing but this tells so: reads succeed.
+  bool verifiable() const;
 
   /// Returns the number of tensors, without aliases.
   uint32_t tensor_count() const;
@@ -245,14 +254,16 @@ class File {
 
   /// Returns the digest of a tensor from the index, without reading data. It is equal for equal
   /// content, dtype and shape, whatever file the tensor is in and however it is stored
-  /// (spec/format.md, "Checksums and digests"). It is not cryptographic. Plain safetensors files
-  /// have no sums: for them it is nothing.
+  /// (spec/format.md, "Checksums and digests"). It is not cryptographic. It is nothing where the
+  /// file is not verifiable().
   std::optional<Hash128> Digest(const TensorInfo& tensor) const;
   /// The same for an object.
   std::optional<Hash128> Digest(const ObjectInfo& object) const;
-  /// Returns the digest of a tensor also where the file holds no sums: the whole tensor is then
-  /// read and hashed. The outcome is the digest that the tensor would have in a shard.
+  /// Returns the digest of a tensor also where Digest() is nothing: the whole tensor is then read
+  /// and hashed. The outcome is the digest that the tensor would have in a shard of this release.
   Result<Hash128> ComputeDigest(const TensorInfo& tensor) const;
+  /// The same for an object.
+  Result<Hash128> ComputeDigest(const ObjectInfo& object) const;
 
   /// Returns the digest of all that the shard holds, from the index: items with their names,
   /// aliases, pieces and the state tree, without attributes, metadata and vendor data. It is equal
@@ -323,6 +334,12 @@ class File {
  private:
   std::shared_ptr<const Impl> impl_;
 };
+
+/// Returns whether two objects are the same: their media types are equal, and so are their bytes.
+/// Digests decide where both files have them; otherwise the objects are read.
+/// Errors: those of reads.
+Result<bool> SameObject(const File& file, const ObjectInfo& object, const File& other_file,
+                        const ObjectInfo& other);
 
 }  // namespace dsckpt
 

@@ -63,7 +63,8 @@ struct MergeOptions {
   uint32_t shards = 0;
   /// Where names are chosen or changed, only tensors and attributes are written.
   TensorSelection selection = {};
-  /// Whether the checksums of the inputs are checked while they are read.
+  /// Whether the checksums of the inputs are checked while they are read. A shard that is not
+  /// File::verifiable() is then an error (kUnsupported).
   bool verify = true;
   /// Whether inputs are taken by their indexes although their JSON headers say something else, or
   /// are damaged (OpenOptions::ignore_header). Metadata that cannot be read is left out.

@@ -284,6 +284,8 @@ class File:
     format: str
     """"dsckpt" or "safetensors"."""
     format_version: str
+    hash_id: int
+    verifiable: bool
     file_bytes: int
     def tensors(self) -> list[_TensorInfo]:
         """In name order (UTF-8 bytes); the position is the ordinal."""
@@ -294,11 +296,11 @@ class File:
         """Aliases followed. KeyError."""
     def pieces(self, ordinal: int) -> list[Piece]: ...
     def digest(self, ordinal: int) -> str | None:
-        """Digest of a tensor, 32 hex digits; None for plain safetensors."""
-    def object_digest(self, ordinal: int) -> str | None:
-        """The same of an object."""
+        """Digest of a tensor, 32 hex digits; None where the file is not verifiable."""
+    def object_digest(self, ordinal: int) -> str:
+        """The same of an object; it is read where the file cannot tell its digest."""
     def digest_of(self, name: str, *, compute: bool = False) -> str | None:
-        """The same by name; with compute, of plain safetensors too, read for it."""
+        """The same by name; with compute, also where it is None, read for it."""
     def statistics(self, name: str) -> _Statistics | None:
         """None: the file has none of this tensor."""
     content_digest: str | None

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import _native, dtensor, mapped, memory, overlaps, rebuild, tree
 from .errors import half_filled
-from .file_state import finish, load_objects
+from .file_state import finish, load_objects, warn_unverifiable
 from .filling import Fills, count_versions, fence_writers, stored_own
 from .map_location import MapLocation, where_to
 from .materialize import Info
@@ -53,6 +53,8 @@ def load_shard(
     mapping = None
     if mmap and not verify:
         native, mapping = mapped.open_mapped(native.path)
+    if verify is not False:
+        warn_unverifiable(native)
     objects = load_objects(native, permission, shared_only)
     infos = native.tensors()
     parts = {i: piece for i, info in enumerate(infos) if (piece := only_piece(native, i, info))}
@@ -94,6 +96,7 @@ class Assembly:
         """Compares, then fills."""
         self.checkpoint = self.table.native
         self.native = self.checkpoint.open_shard(self.shard)
+        warn_unverifiable(self.native)
         self.infos = self.native.tensors()
         self.strict = strict
         self.fills = Fills(self.native, self.infos)
@@ -215,10 +218,11 @@ class _Tensor:
 
 def _values(checkpoint: _native.Checkpoint, at: int) -> Any:
     native = checkpoint.open_shard(at)
+    objects = native.objects()
     return rebuild.state(
         native,
         [_Tensor()] * len(native.tensors()),
-        lambda ordinal, _tag, _path: ("object", native.object_digest(ordinal)),
+        lambda ordinal, _tag, _path: ("object", objects[ordinal][1], native.object_digest(ordinal)),
         lambda _tag, value, _path: value,
         shared_only=True,
     )

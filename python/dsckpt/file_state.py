@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
 from . import _native, dtypes, mapped, memory, rebuild
@@ -25,9 +26,22 @@ def load_file(
         native, mapping = mapped.open_mapped(path)
     else:
         native, mapping = mapped.open_native(path), None
+    if verify is not False:
+        warn_unverifiable(native)
     objects = load_objects(native, permission)
     tensors = place.tensors(native, mapping, native.tensors(), verify is not False, {})
     return finish(native, tensors, objects)
+
+
+def warn_unverifiable(native: _native.File) -> None:
+    """Says, once a file, that nothing tells whether what is loaded is what was saved."""
+    if native.format == "dsckpt" and not native.verifiable:
+        warnings.warn(
+            f"{native.path}: what is loaded is not verified, for its sums are of hash id "
+            f"{native.hash_id}, which this release of dsckpt does not know",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
 
 def load_objects(

@@ -202,6 +202,15 @@ class File(Mapping[str, LazyTensor]):
         return self._native.vendor()
 
     @property
+    def verifiable(self) -> bool:
+        """Whether this release can compute the checksums of what the file holds.
+
+        False for plain safetensors, which has none, and for a shard of a hash that this release
+        does not know: it is read without a check.
+        """
+        return self._native.verifiable
+
+    @property
     def content_digest(self) -> str | None:
         """One digest of all that the file holds: equal for equal state that is split the same way.
 
@@ -224,10 +233,10 @@ class File(Mapping[str, LazyTensor]):
 
         Args:
             name: A tensor's, or an alias of one.
-            compute: Read the tensor where the file holds no digests: plain safetensors.
+            compute: Read the tensor where the file cannot tell: it is not `verifiable`.
 
         Returns:
-            32 hexadecimal digits; None for plain safetensors.
+            32 hexadecimal digits; None where the file is not `verifiable`.
 
         Raises:
             KeyError: No such tensor.

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import _native, capture, merged, overlaps, rebuild, streams
 from .errors import half_filled, text_of
-from .file_state import load_objects
+from .file_state import load_objects, warn_unverifiable
 from .materialize import Info, Request
 from .own import RANKS, own_rank
 from .pickles import Permission
@@ -22,6 +22,8 @@ def fill_from_file(
     native: _native.File, state: Any, permission: Permission, strict: bool, verify: bool
 ) -> Any:
     """Loads one file into a state. Arguments as for dsckpt.load_into(), of which this is a part."""
+    if verify:
+        warn_unverifiable(native)
     own = stored_own(native, permission, state, own_rank())
     fills = Fills(native, native.tensors())
 

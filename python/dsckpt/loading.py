@@ -49,6 +49,8 @@ def load(
             such a pickle names have to be listed.
         verify: Whether checksums are checked. None: of all that is read, but not of mapped tensors.
             True: everything is read and checked, nothing mapped. False: nothing of raw tensors.
+            A file of a hash that this release does not know is loaded unchecked, and unless this is
+            False, with a RuntimeWarning.
 
     Returns:
         The state that was given to the save.

@@ -99,9 +99,10 @@ nb::object MapPrivate(int fd, size_t bytes) {
   return nb::cast(nb::ndarray<nb::memview, uint8_t, nb::ndim<1>>(data, {bytes}, owner));
 }
 
-std::optional<std::string> ObjectDigest(const File& self, uint32_t ordinal) {
+std::string ObjectDigest(const File& self, uint32_t ordinal) {
   if (ordinal >= self.object_count()) throw nb::index_error("no such object");
-  return ToHex(self.Digest(self.object(ordinal)));
+  const ObjectInfo info = self.object(ordinal);
+  return *ToHex(Unwrap(WithoutGil([&] { return self.ComputeDigest(info); })));
 }
 
 nb::tuple View(const File& self, const std::string& name) {
@@ -210,6 +211,8 @@ void BindFile(nb::module_& module) {
                      return self.format() == FileFormat::kDsckpt ? "dsckpt" : "safetensors";
                    })
       .def_prop_ro("format_version", &File::format_version)
+      .def_prop_ro("hash_id", &File::hash_id)
+      .def_prop_ro("verifiable", &File::verifiable)
       .def_prop_ro("file_bytes", &File::file_bytes)
       .def("tensors", &Tensors)
       .def("aliases", &Aliases)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -227,3 +228,53 @@ def test_content_digest_is_of_what_all_files_hold(tmp_path: Path) -> None:
     assert three != one
     dsckpt.save_safetensors({"w": values}, tmp_path / "plain.safetensors")
     assert Checkpoint(tmp_path / "plain.safetensors").content_digest is None
+
+
+VECTORS = Path(__file__).resolve().parents[2] / "spec/conformance/valid"
+
+
+def test_a_hash_that_is_not_known_is_said_and_loaded() -> None:
+    path = VECTORS / "other-hash-sharded"
+    shard = path / "0.dsckpt"
+    with dsckpt.open(shard) as file:
+        assert file.verifiable is False
+        assert file.digest("w") is None
+        assert file.digest("w", compute=True) is not None
+    hash_200 = r"0\.dsckpt: what is loaded is not verified, .* hash id 200"
+    for verify in (None, True):
+        with pytest.warns(RuntimeWarning, match=hash_200) as told:
+            state = dsckpt.load(shard, verify=verify)
+        assert len(told) == 1
+        assert (state["config"], state["rng"]) == (b"of all", b"rank 0")
+    with pytest.warns(RuntimeWarning, match=hash_200):
+        whole = dsckpt.load(path)
+    assert whole["w"].flatten().tolist() == [1, 2, 3, 4] * 2
+    target = {"w": torch.zeros(2, 2), "config": b"", "rng": b""}
+    with pytest.warns(RuntimeWarning, match=hash_200) as told:
+        dsckpt.load_into(target, shard)
+    assert Path(told[0].filename) == Path(__file__)
+    assert target["w"].flatten().tolist() == [1, 2, 3, 4]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dsckpt.load(shard, verify=False)
+        dsckpt.load_into(target, shard, verify=False)
+
+
+def test_where_the_hash_is_not_known_bytes_say_what_ranks_share() -> None:
+    found = Checkpoint(VECTORS / "other-hash-sharded")
+    target = {"w": torch.zeros(2, 2), "config": b"", "rng": b""}
+    with pytest.warns(RuntimeWarning) as told:
+        found.load_into(target, 2, strict=False)
+    listed = [str(one.message) for one in told if "differs from rank" in str(one.message)]
+    assert len(listed) == 1
+    assert "gets rank 0's for state['rng'], which" in listed[0]
+
+
+def test_a_merge_refuses_what_cannot_be_verified(tmp_path: Path) -> None:
+    path = VECTORS / "other-hash-sharded"
+    with pytest.raises(dsckpt.DsckptError, match="hash id 200") as refused:
+        dsckpt.merge(path, tmp_path / "out")
+    assert refused.value.code == "Unsupported"
+    dsckpt.merge(path, tmp_path / "out", verify=False)
+    merged = dsckpt.load(tmp_path / "out")
+    assert (merged["rng"], merged["ranks"][1]["rng"]) == (b"rank 0", b"rank 1")

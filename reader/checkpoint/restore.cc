@@ -52,6 +52,7 @@ class CheckpointRestorer {
     DSCKPT_RETURN_IF_ERROR(OpenRank());
     MatchTensors();
     MatchObjects();
+    DSCKPT_RETURN_IF_ERROR(compared_);
     MatchAttributes();
     own_.ForEachMissing([&](std::string_view item) { match_.AddMissing(item); });
     Status outcome = match_.Outcome(options.partial);
@@ -276,11 +277,13 @@ class CheckpointRestorer {
 
   /// Whether another rank than 0 has another object of that name. One other rank stands for all:
   /// what differs between the two is not what all ranks share.
-  bool DiffersElsewhere(const File& file, const ObjectInfo& object) const {
+  bool DiffersElsewhere(const File& file, const ObjectInfo& object) {
     for (const File& other : others_) {
       const auto info = other.FindObject(object.name);
       if (!info.ok() || other.IsRankOwn(object.name)) continue;
-      if (other.Digest(*info) != file.Digest(object)) return true;
+      const Result<bool> same = SameObject(file, object, other, *info);
+      if (!same.ok()) compared_ = same.status();
+      if (!same.ok() || !*same) return true;
     }
     return file.FindObject(RankOwnName(1, object.name)).ok();  // Merged: rank 1 had another.
   }
@@ -328,6 +331,7 @@ class CheckpointRestorer {
   std::vector<File> files_;  // Those of this rank first.
   size_t own_files_ = 0;
   std::vector<File> others_;  // Of one other rank than 0, where this rank wrote nothing.
+  Status compared_;           // Whether objects of two ranks could be compared.
   std::vector<std::string> unshared_;
   reader::RestoreMatch match_;
   std::deque<Stretch> direct_parts_;  // What direct_ borrows from.

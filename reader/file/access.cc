@@ -78,6 +78,12 @@ std::string File::format_version() const {
          std::to_string(impl_->footer.version_minor);
 }
 
+uint8_t File::hash_id() const {
+  return impl_->format == FileFormat::kDsckpt ? impl_->index.chunk_sums.hash_id : 0;
+}
+
+bool File::verifiable() const { return hash_id() == format::kHashXxh3; }
+
 uint32_t File::tensor_count() const { return impl_->index.tensor_names.size(); }
 uint32_t File::alias_count() const { return impl_->index.alias_names.size(); }
 uint32_t File::object_count() const { return impl_->index.object_names.size(); }
@@ -138,13 +144,13 @@ bool File::IsRankOwn(std::string_view name) const {
 }
 
 std::optional<Hash128> File::Digest(const TensorInfo& tensor) const {
-  if (!impl_->HasDigests()) return std::nullopt;
+  if (!verifiable()) return std::nullopt;
   return format::TensorDigest(static_cast<uint16_t>(tensor.dtype.code), tensor.shape,
                               format::TensorSums(impl_->index, tensor.ordinal));
 }
 
 std::optional<Hash128> File::Digest(const ObjectInfo& object) const {
-  if (!impl_->HasDigests()) return std::nullopt;
+  if (!verifiable()) return std::nullopt;
   return format::ObjectDigest(object.raw_bytes, format::ObjectSums(impl_->index, object.ordinal));
 }
 

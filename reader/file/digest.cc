@@ -46,6 +46,15 @@ auto FromWhole(const Checkpoint& checkpoint, uint32_t tensor, const Ask& ask)
   return decltype(ask(std::declval<const File&>(), std::declval<const TensorInfo&>()))();
 }
 
+Result<std::vector<Hash128>> SumsByReading(const File::Impl& file, const reader::StoredItem& item) {
+  std::vector<Hash128> sums;
+  DSCKPT_RETURN_IF_ERROR(file.ReadByChunks(item, [&](std::span<const std::byte> raw) {
+    sums.push_back(format::HashChunk(raw));
+    return Status();
+  }));
+  return sums;
+}
+
 /// `read(chunk, bytes)` fills one chunk of the `raw_bytes` of a tensor.
 template <typename Read>
 Result<Hash128> DigestByReading(const DTypeInfo& dtype, std::span<const int64_t> shape,
@@ -65,10 +74,24 @@ Result<Hash128> DigestByReading(const DTypeInfo& dtype, std::span<const int64_t>
 
 Result<Hash128> File::ComputeDigest(const TensorInfo& tensor) const {
   if (const auto stored = Digest(tensor)) return *stored;
-  return DigestByReading(tensor.dtype, tensor.shape, tensor.raw_bytes,
-                         [&](uint64_t offset, std::span<std::byte> out) {
-                           return impl_->input->ReadAt(tensor.offset + offset, out);
-                         });
+  DSCKPT_ASSIGN_OR_RETURN(const auto sums,
+                          SumsByReading(*impl_, reader::TensorItem(impl_->index, tensor.ordinal)));
+  return format::TensorDigest(static_cast<uint16_t>(tensor.dtype.code), tensor.shape, sums);
+}
+
+Result<Hash128> File::ComputeDigest(const ObjectInfo& object) const {
+  if (const auto stored = Digest(object)) return *stored;
+  DSCKPT_ASSIGN_OR_RETURN(const auto sums,
+                          SumsByReading(*impl_, reader::ObjectItem(impl_->index, object.ordinal)));
+  return format::ObjectDigest(object.raw_bytes, sums);
+}
+
+Result<bool> SameObject(const File& file, const ObjectInfo& object, const File& other_file,
+                        const ObjectInfo& other) {
+  if (object.media_type != other.media_type || object.raw_bytes != other.raw_bytes) return false;
+  DSCKPT_ASSIGN_OR_RETURN(const Hash128 digest, file.ComputeDigest(object));
+  DSCKPT_ASSIGN_OR_RETURN(const Hash128 other_digest, other_file.ComputeDigest(other));
+  return digest == other_digest;
 }
 
 Result<std::optional<Hash128>> Checkpoint::Digest(uint32_t tensor) const {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -42,12 +43,12 @@ struct DSCKPT_HIDDEN File::Impl {
   Result<uint32_t> TensorOrdinal(std::string_view name, uint32_t hint = 0) const;
   Result<uint32_t> ObjectOrdinal(std::string_view name) const;
   TensorInfo Info(uint32_t tensor) const;
-  /// Does the file say what its items' digests are?
-  bool HasDigests() const {
-    return format == FileFormat::kDsckpt && index.chunk_sums.hash_id == format::kHashXxh3;
-  }
   /// The tensor's stored form; kUnsupported when its dtype or encoding is unknown to this release.
   Result<reader::StoredItem> ReadableTensor(uint32_t tensor) const;
+  /// Hands the raw, checked bytes of each chunk of an item to `consume`, in order and on this
+  /// thread. Items of any size take the memory of one chunk. An error of `consume` is returned.
+  Status ReadByChunks(const reader::StoredItem& item,
+                      const std::function<Status(std::span<const std::byte>)>& consume) const;
 };
 
 namespace reader {

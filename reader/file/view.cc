@@ -45,6 +45,24 @@ Result<Tensor> ReadTensor(std::shared_ptr<const File::Impl> file, const TensorIn
 
 }  // namespace
 
+Status File::Impl::ReadByChunks(
+    const reader::StoredItem& item,
+    const std::function<Status(std::span<const std::byte>)>& consume) const {
+  DSCKPT_RETURN_IF_ERROR(reader::InFile(reader::CheckDecodable(item), *input));
+  std::vector<std::byte> stored;
+  reader::Scratch scratch;
+  uint64_t offset = item.offset;
+  for (uint64_t chunk = 0; chunk < item.chunk_count(); ++chunk) {
+    stored.resize(item.stored_length(chunk));
+    DSCKPT_RETURN_IF_ERROR(input->ReadAt(offset, stored));
+    const auto raw = reader::RawChunk(item, chunk, stored, true, scratch);
+    if (!raw.ok()) return reader::InFile(raw.status(), *input);
+    DSCKPT_RETURN_IF_ERROR(consume(*raw));
+    offset += stored.size();
+  }
+  return Status();
+}
+
 Result<Tensor> File::View(std::string_view name) const {
   DSCKPT_ASSIGN_OR_RETURN(const uint32_t tensor, impl_->TensorOrdinal(name));
   DSCKPT_ASSIGN_OR_RETURN(const reader::StoredItem item, impl_->ReadableTensor(tensor));
@@ -74,20 +92,8 @@ Result<std::vector<std::byte>> File::ReadObject(std::string_view name) const {
 
 Status File::ReadObject(std::string_view name, Sink& sink) const {
   DSCKPT_ASSIGN_OR_RETURN(const uint32_t object, impl_->ObjectOrdinal(name));
-  const reader::StoredItem item = reader::ObjectItem(impl_->index, object);
-  DSCKPT_RETURN_IF_ERROR(reader::InFile(reader::CheckDecodable(item), *impl_->input));
-  std::vector<std::byte> stored;
-  reader::Scratch scratch;
-  uint64_t offset = item.offset;
-  for (uint64_t chunk = 0; chunk < item.chunk_count(); ++chunk) {
-    stored.resize(item.stored_length(chunk));
-    DSCKPT_RETURN_IF_ERROR(impl_->input->ReadAt(offset, stored));
-    const auto raw = reader::RawChunk(item, chunk, stored, true, scratch);
-    if (!raw.ok()) return reader::InFile(raw.status(), *impl_->input);
-    DSCKPT_RETURN_IF_ERROR(sink.Write(*raw));
-    offset += stored.size();
-  }
-  return Status();
+  return impl_->ReadByChunks(reader::ObjectItem(impl_->index, object),
+                             [&](std::span<const std::byte> raw) { return sink.Write(raw); });
 }
 
 }  // namespace dsckpt

@@ -40,13 +40,13 @@ def later_shard(rng):
     return write_dsckpt.shard(content(pieces, later_fields=FIELDS), rng)
 
 
-def later_checkpoint(rng, folder):
+def checkpoint(rng, folder, said, content_of):
+    """Two ranks, of which each holds a half of "whole". content_of(rank, pieces): what else is in their shards."""
     folder.mkdir(exist_ok=True)
-    said = {"attempt": "later", "step": 7, "ranks": 2, "serial": 1, "parent": 0, "minor": 7, "compatible": 1 << 63, "shards": [],
-            "logical": [("whole", F32, [4, 2])], "placed": [], "later_fields": FIELDS}
+    said = {"step": 7, "ranks": 2, "serial": 1, "parent": 0, "shards": [], "logical": [("whole", F32, [4, 2])], "placed": [], **said}
     for rank in range(2):
         pieces = [("whole", [4, 2])], [(0, 0, 0, 0, (2 * rank, 0, 2, 2), 0)]
-        data = write_dsckpt.shard(content(pieces, rank=rank, later_fields=FIELDS), rng)
+        data = write_dsckpt.shard(content_of(rank, pieces), rng)
         (folder / f"{rank}.dsckpt").write_bytes(data)
         said["shards"].append((f"{rank}.dsckpt", rank, len(data), *struct.unpack_from("<2Q", data, len(data) - 96)))
         said["placed"].append((rank, pieces[1][0]))
@@ -56,6 +56,22 @@ def later_checkpoint(rng, folder):
 def other_hash(rng, sum_bytes):
     """Readable, not verifiable. The frames of encoded items have sums of their own."""
     return write_dsckpt.shard(content(None, other_sums=(200, sum_bytes), minor=1, compatible=0), rng)
+
+
+def later_checkpoint(rng, folder):
+    said = {"attempt": "later", "minor": 7, "compatible": 1 << 63, "later_fields": FIELDS}
+    checkpoint(rng, folder, said, lambda rank, pieces: content(pieces, rank=rank, later_fields=FIELDS))
+
+
+def other_hash_checkpoint(rng, folder):
+    """Two objects of which no digest says that one is the same in both shards and the other is not."""
+    stored_raw = lambda name, raw: {"name": name, "media_type": 0, "raw": raw, "encoding": 0, "stored": []}
+    nodes = [(8, 0, 0, 3, 0, 3), (11, 1, 0, 0, 0 | 1 << 32, 0), (13, 1, 0, 0, 1 | 6 << 32, 0), (13, 1, 0, 0, 7 | 3 << 32, 1)]
+    tree = {"nodes": nodes, "heap": b"wconfigrng", "tags": []}
+    said = {"attempt": "other", "minor": 1, "compatible": 0}
+    checkpoint(rng, folder, said, lambda rank, pieces: content(
+        pieces, objects=[stored_raw("config", b"of all"), stored_raw("rng", b"rank %d" % rank)], tree=tree, aliases={}, rank_own=[], minor=1,
+        compatible=0, other_sums=(200, 32)))
 
 
 # Rule X7: (hash id, bytes of a sum), and what the columns of sums hold instead of one entry a chunk.
@@ -82,7 +98,9 @@ def write(valid):
         (valid / f"{name}.dsckpt").write_bytes(other_hash(rng, sum_bytes))
     (valid / "later-fields.dsckpt").write_bytes(later_shard(rng))
     later_checkpoint(rng, valid / "later-sharded")
-    for name in ("later-fields.dsckpt", "later-sharded", "other-hash.dsckpt", "other-hash-32-bytes.dsckpt"):
+    other_hash_checkpoint(random.Random("other-hash-sharded"), valid / "other-hash-sharded")
+    for name in ("later-fields.dsckpt", "later-sharded", "other-hash.dsckpt", "other-hash-32-bytes.dsckpt",
+                 "other-hash-sharded"):
         path = valid / name
         text = json.dumps(read_dsckpt.read_any(path, strict=True), indent=1)
         path.with_suffix(".json").write_text(text + "\n")

@@ -442,6 +442,7 @@ static void plain_safetensors(dsckpt_engine* engine) {
   CHECK_OK(dsckpt_file_open("w.safetensors", NULL, &file, &error));
   CHECK_OK(dsckpt_file_read(file, "w", back, sizeof back, &error));
   CHECK(back[0] == 1 && back[1] == 2 && dsckpt_file_tensor_count(file) == 1);
+  CHECK(dsckpt_file_verifiable(file) == 0); /* Plain safetensors has no checksums. */
   dsckpt_file_destroy(file);
   dsckpt_state_destroy(state);
 }
@@ -459,6 +460,7 @@ static void statistics(dsckpt_engine* engine) {
     CHECK_OK(dsckpt_engine_save(engine, "s.dsckpt", state, &options, NULL, &error));
     CHECK_OK(dsckpt_engine_wait_durable(engine, &error));
     CHECK_OK(dsckpt_file_open("s.dsckpt", NULL, &file, &error));
+    CHECK(dsckpt_file_verifiable(file) == 1 && dsckpt_file_verifiable(NULL) == 0);
     dsckpt_tensor_statistics found = DSCKPT_INIT(dsckpt_tensor_statistics);
     if (options.statistics == 0) {
       CHECK_CODE(dsckpt_file_tensor_statistics(file, "w", &found, &error), DSCKPT_NOT_FOUND);
@@ -468,6 +470,20 @@ static void statistics(dsckpt_engine* engine) {
       CHECK(found.nan == 1 && found.inf == 0 && found.zero == 1);
       CHECK(found.min == -2 && found.max == 1 && found.sum == -1 && found.sum_squares == 5);
     }
+    dsckpt_checkpoint* checkpoint = NULL;
+    dsckpt_tensor_statistics whole = DSCKPT_INIT(dsckpt_tensor_statistics);
+    CHECK_OK(dsckpt_checkpoint_open("s.dsckpt", NULL, &checkpoint, &error));
+    if (options.statistics == 0) {
+      CHECK_CODE(dsckpt_checkpoint_tensor_statistics(checkpoint, "w", &whole, &error),
+                 DSCKPT_NOT_FOUND);
+      CHECK(strstr(error.message, "holds tensor 'w' whole has statistics") != NULL);
+    } else {
+      CHECK_OK(dsckpt_checkpoint_tensor_statistics(checkpoint, "w", &whole, &error));
+      CHECK(whole.nan == 1 && whole.zero == 1 && whole.sum == -1 && whole.sum_squares == 5);
+    }
+    CHECK_CODE(dsckpt_checkpoint_tensor_statistics(checkpoint, "x", &whole, &error),
+               DSCKPT_NOT_FOUND);
+    dsckpt_checkpoint_destroy(checkpoint);
     dsckpt_file_destroy(file);
   }
   dsckpt_state_destroy(state);

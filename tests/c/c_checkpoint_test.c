@@ -101,7 +101,14 @@ static void save_steps(int rank) {
     fill(&part, rank, step);
     dsckpt_state* state = describe(&part, (uint32_t)rank);
     dsckpt_checkpoint_save* save = NULL;
-    CHECK_OK(dsckpt_checkpoint_writer_save(writer, step, state, NULL, &save, &error));
+    const dsckpt_vendor_entry entry = {"com.example.audit", "rank", 4};
+    dsckpt_save_options file = DSCKPT_INIT(dsckpt_save_options);
+    file.vendor = &entry;
+    file.vendor_count = 1;
+    dsckpt_checkpoint_save_options how = DSCKPT_INIT(dsckpt_checkpoint_save_options);
+    how.file = step == 2 ? &file : NULL;
+    how.statistics = 1;
+    CHECK_OK(dsckpt_checkpoint_writer_save(writer, step, state, &how, &save, &error));
     CHECK_OK(dsckpt_checkpoint_save_wait_captured(save, &error));
     CHECK_OK(dsckpt_checkpoint_save_wait_durable(save, &error));
     dsckpt_checkpoint_save_destroy(save);
@@ -225,6 +232,12 @@ static void read_tensors(void) {
   dsckpt_file* shard = NULL;
   CHECK_CODE(dsckpt_checkpoint_open_shard(checkpoint, 2, &shard, &error), DSCKPT_NOT_FOUND);
   CHECK_OK(dsckpt_checkpoint_open_shard(checkpoint, 1, &shard, &error));
+  CHECK(dsckpt_file_vendor_count(shard) == 1);
+  dsckpt_tensor_statistics statistics = DSCKPT_INIT(dsckpt_tensor_statistics);
+  CHECK_OK(dsckpt_file_tensor_statistics(shard, "model/matrix", &statistics, &error));
+  CHECK(statistics.nan == 0 && statistics.max == 200 + kRows * kColumns - 1);
+  CHECK_CODE(dsckpt_checkpoint_tensor_statistics(checkpoint, "model/matrix", &statistics, &error),
+             DSCKPT_NOT_FOUND);
   dsckpt_checkpoint_destroy(checkpoint);
   char rng[8];
   CHECK(dsckpt_file_object_count(shard) == 1);
@@ -256,6 +269,21 @@ static void restore_with_more_ranks(void) {
   dsckpt_checkpoint_destroy(checkpoint);
 }
 
+/// A copy whose JSON header says another dtype of one tensor.
+static void damage_header(const char* from, const char* to) {
+  static char bytes[1 << 20];
+  FILE* file = fopen(from, "rb");
+  const size_t size = fread(bytes, 1, sizeof bytes, file);
+  fclose(file);
+  CHECK(size > 8 && size < sizeof bytes);
+  size_t at = 0;
+  while (at + 5 < size && memcmp(bytes + at, "\"F32\"", 5) != 0) ++at;
+  memcpy(bytes + at, "\"I32\"", 5);
+  file = fopen(to, "wb");
+  CHECK(fwrite(bytes, 1, size, file) == size);
+  fclose(file);
+}
+
 static void merge(void) {
   dsckpt_error error = {0};
   const char* input = "run/step-0000000002";
@@ -278,6 +306,23 @@ static void merge(void) {
   dsckpt_object_info own = DSCKPT_INIT(dsckpt_object_info);
   CHECK_OK(dsckpt_file_find_object(file, "ranks/1/rng", &own, &error));
   dsckpt_file_destroy(file);
+
+  damage_header("whole.dsckpt", "damaged.dsckpt");
+  input = "damaged.dsckpt";
+  CHECK_CODE(dsckpt_merge(&input, 1, "saved.dsckpt", NULL, NULL, &error), DSCKPT_MISMATCH);
+  dsckpt_merge_options rescue = DSCKPT_INIT(dsckpt_merge_options);
+  rescue.ignore_header = 1;
+  CHECK_OK(dsckpt_merge(&input, 1, "saved.dsckpt", &rescue, &report, &error));
+  CHECK(report.tensors == 2 && report.objects == kRanks);
+  dsckpt_checkpoint* damaged = NULL;
+  CHECK_CODE(dsckpt_checkpoint_open(input, NULL, &damaged, &error), DSCKPT_MISMATCH);
+  dsckpt_checkpoint_options by_index = DSCKPT_INIT(dsckpt_checkpoint_options);
+  by_index.ignore_header = 1;
+  CHECK_OK(dsckpt_checkpoint_open(input, &by_index, &damaged, &error));
+  CHECK_OK(dsckpt_checkpoint_read(damaged, "optimizer/moments", flat, sizeof flat, &error));
+  CHECK(flat[2] == 1);
+  dsckpt_checkpoint_destroy(damaged);
+  input = "run/step-0000000002";
 
   const char* filters[] = {"model/*"};
   const char* renames[] = {"s/matrix/m/"};

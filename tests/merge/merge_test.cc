@@ -247,3 +247,33 @@ TEST_CASE("merge: an output whose manifest is in parts is one that can be replac
   CHECK(Checkpoint::Open(out)->manifest_parts() == 0);
   CHECK_FALSE(std::filesystem::exists(out + "/dsckpt.manifest.00000"));
 }
+
+TEST_CASE("merge: where the hash is not known, bytes decide what differs, and it is said") {
+  const TempDir dir;
+  const std::string source =
+      std::string(DSCKPT_SOURCE_DIR) + "/spec/conformance/valid/other-hash-sharded";
+  const Strings shards = {source + "/0.dsckpt", source + "/1.dsckpt"};
+  for (const Strings& inputs : {Strings{source}, shards, Strings{shards[0]}}) {
+    const Status refused = Merge(inputs, dir / "out", MergeOptions{}).status();
+    CHECK(refused.code() == StatusCode::kUnsupported);
+    CHECK(refused.path() == shards[0]);
+    CHECK(refused.message().find("found those of hash id 200") != std::string::npos);
+    CHECK(refused.message().find("--no-verify") != std::string::npos);
+    CHECK(Made(dir).empty());
+  }
+  MergeOptions options;
+  options.verify = false;
+  const Result<MergeReport> report = Merge(shards, dir / "out", options);
+  REQUIRE(report.status().ToString() == "Ok");
+  CHECK(report->objects == 3);
+  CHECK(report->rank_specific == 1);
+  const File out = File::Open(dir / "out").value();
+  CHECK(out.verifiable());
+  const auto text = [&](const char* name) {
+    const auto bytes = out.ReadObject(name).value();
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  CHECK(text("config") == "of all");
+  CHECK(text("rng") == "rank 0");
+  CHECK(text("ranks/1/rng") == "rank 1");
+}

@@ -312,3 +312,21 @@ TEST_CASE("an interrupted import leaves nothing behind and the old output as it 
     CHECK(ReadWholeFile(out) == "old");
   }
 }
+
+TEST_CASE("export and merge refuse what cannot be verified, unless told") {
+  const std::string shard =
+      std::string(DSCKPT_SOURCE_DIR) + "/spec/conformance/valid/other-hash.dsckpt";
+  for (const std::string command : {"export", "merge"}) {
+    CAPTURE(command);
+    const TempDir dir;
+    const std::string out = dir / "out";
+    const Outcome refused = RunTool({command, shard, "-o", out});
+    CHECK(refused.code != 0);
+    CHECK(Contains(refused.err, "hash id 200"));
+    CHECK(Contains(refused.err, "--no-verify"));
+    CHECK_FALSE(std::filesystem::exists(out));
+    RunOk({command, shard, "-o", out, "--no-verify"});
+    const Tensor tensor = File::Open(out)->View("tied").value();
+    CHECK(tensor.As<float>().value()[3] == 4);
+  }
+}

@@ -383,3 +383,16 @@ TEST_CASE("inspect --json gives paths back exactly, also those that are not UTF-
           return dir / "plain";
         }()})["path"] == dir / "plain");
 }
+
+TEST_CASE("inspect says where the hash is not known") {
+  const std::string valid = std::string(DSCKPT_SOURCE_DIR) + "/spec/conformance/valid/";
+  const Json json = InspectJson({valid + "other-hash.dsckpt"});
+  CHECK(json["unknown_hash"] == 200);
+  const Outcome text = RunOk({"inspect", valid + "other-hash.dsckpt"});
+  CHECK(text.out.find("id 200, not known to this release") != std::string::npos);
+  const Json whole = InspectJson({valid + "other-hash-sharded"});
+  CHECK(whole["shards"][1]["unknown_hash"] == 200);
+  CHECK(InspectJson({valid + "sharded"})["shards"][0].contains("unknown_hash") == false);
+  const Outcome shards = RunOk({"inspect", valid + "other-hash-sharded"});
+  CHECK(shards.out.find("hash 200, unknown") != std::string::npos);
+}

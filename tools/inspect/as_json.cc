@@ -163,6 +163,8 @@ void InspectJson(Console& console, const File& file, const InspectOptions& optio
   json.Key("format").String(file.format() == FileFormat::kDsckpt ? "dsckpt" : "safetensors");
   json.Key("format_version");
   file.format() == FileFormat::kDsckpt ? json.String(file.format_version()) : json.Null();
+  const bool shard = file.format() == FileFormat::kDsckpt;
+  if (shard && !file.verifiable()) json.Key("unknown_hash").Uint(file.hash_id());
   json.Key("file_bytes").Uint(file.file_bytes());
   totals.WriteJson(json);
   json.Key("tensors").BeginArray(kLines);

@@ -50,6 +50,12 @@ void PrintSummary(Console& console, const File& file, const InspectOptions& opti
       shard ? "dsckpt shard, format " + file.format_version() : "plain safetensors, no checksums";
   console.Print("{}: {}\n", console.Styled(Style::kBold, SafeText(options.path)), SafeText(kind));
   const DTypeTotal all = totals.all();
+  if (shard && !file.verifiable()) {
+    PrintField(console, "hash",
+               Format("id {}, not known to this release: the items cannot be "
+                      "verified",
+                      file.hash_id()));
+  }
   PrintField(console, "size",
              Format("{} ({} bytes)", HumanBytes(file.file_bytes()), Grouped(file.file_bytes())));
   std::string tensors = Format("{}, {}", Grouped(all.tensors), HumanBytes(all.bytes));

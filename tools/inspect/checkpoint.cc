@@ -33,6 +33,7 @@ std::vector<uint32_t> Select(const Checkpoint& checkpoint, const InspectOptions&
 }
 
 std::string ShardState(const merge::CheckpointHealth::Shard& shard) {
+  if (shard.unknown_hash != 0) return Format("hash {}, unknown", shard.unknown_hash);
   if (shard.status.ok()) return "";
   return shard.status.code() == StatusCode::kIncomplete ? "MISSING" : "BAD";
 }
@@ -186,6 +187,7 @@ void WriteShard(JsonWriter& json, const merge::CheckpointHealth::Shard& shard) {
                               : json.String(Format("{:016x}", shard.info.index_xxh3_64));
   json.Key("pieces").Uint(shard.pieces);
   json.Key("piece_bytes").Uint(shard.piece_bytes);
+  if (shard.unknown_hash != 0) json.Key("unknown_hash").Uint(shard.unknown_hash);
   json.Key("ok").Bool(shard.status.ok());
   json.Key("problem");
   shard.status.ok() ? json.Null() : json.Sentence(Sentence(shard.status));

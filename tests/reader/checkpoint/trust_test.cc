@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -170,4 +171,28 @@ TEST_CASE("a checkpoint of one step with shards of another is not written") {
   CHECK(status.message().find("'step' is 7") != std::string::npos);
   REQUIRE(writer->Save(7, state).ok());
   CHECK(writer->WaitDurable().ToString() == "Ok");
+}
+
+TEST_CASE("where the hash is not known, bytes say what ranks share") {
+  const Checkpoint checkpoint = Checkpoint::Open(std::string(DSCKPT_SOURCE_DIR) +
+                                                 "/spec/conformance/valid/other-hash-sharded")
+                                    .value();
+  std::array<char, 6> config{}, rng{};
+  State state;
+  state.AddBytes("config", config.data(), config.size());
+  state.AddBytes("rng", rng.data(), rng.size());
+  const auto text = [](const auto& bytes) { return std::string(bytes.data(), bytes.size()); };
+  REQUIRE(checkpoint.Restore(state, 1).ToString() == "Ok");
+  CHECK(text(config) == "of all");
+  CHECK(text(rng) == "rank 1");
+  rng = {};
+  // Rank 2 wrote nothing.
+  const Status refused = checkpoint.Restore(state, 2);
+  CHECK(refused.code() == StatusCode::kNotFound);
+  CHECK(refused.message().find("'rng' differs from rank to rank") != std::string::npos);
+  CHECK(refused.message().find("config") == std::string::npos);
+  config = {};
+  REQUIRE(checkpoint.Restore(state, 2, {.partial = true}).ToString() == "Ok");
+  CHECK(text(config) == "of all");
+  CHECK(rng == std::array<char, 6>{});
 }

@@ -382,3 +382,27 @@ TEST_CASE("a mapped file holds no descriptor, and outlives its name all the same
   files.clear();
   CHECK(descriptors() == before);
 }
+
+TEST_CASE("a shard of a hash that is not known says so, and its digests are those of its bytes") {
+  const std::string valid = std::string(DSCKPT_SOURCE_DIR) + "/spec/conformance/valid/";
+  const File other = File::Open(valid + "other-hash.dsckpt").value();
+  CHECK(other.hash_id() == 200);
+  CHECK_FALSE(other.verifiable());
+  const File known = File::Open(valid + "later-fields.dsckpt").value();
+  CHECK(known.hash_id() == 1);
+  CHECK(known.verifiable());
+  // Both hold the same items; the object is encoded.
+  CHECK_FALSE(other.Digest(other.tensor(0)));
+  CHECK(other.ComputeDigest(other.tensor(0)).value() == known.Digest(known.tensor(0)).value());
+  CHECK(other.object(0).encoding != dsckpt::Encoding::kRaw);
+  CHECK_FALSE(other.Digest(other.object(0)));
+  CHECK(other.ComputeDigest(other.object(0)).value() == known.Digest(known.object(0)).value());
+  CHECK(SameObject(other, other.object(0), known, known.object(0)).value());
+  const File rank0 = File::Open(valid + "other-hash-sharded/0.dsckpt").value();
+  const File rank1 = File::Open(valid + "other-hash-sharded/1.dsckpt").value();
+  CHECK(SameObject(rank0, rank0.object(0), rank1, rank1.object(0)).value());
+  CHECK_FALSE(SameObject(rank0, rank0.object(1), rank1, rank1.object(1)).value());
+  dsckpt::ObjectInfo as_text = rank1.object(0);
+  as_text.media_type = "text/plain";
+  CHECK_FALSE(SameObject(rank0, rank0.object(0), rank1, as_text).value());
+}
