@@ -16,9 +16,7 @@ Status TensorSource::Open() {
       return;
     }
     whole_ = *std::move(whole);
-    if (!whole_ || !whole_->file.IsMapped(whole_->info)) return;
-    auto view = whole_->file.View(whole_->info.name);
-    if (view.ok() && view->mapped()) mapped_ = *std::move(view);
+    if (whole_) mapped_ = whole_->file.MappedView(whole_->info);
   });
   return opened_;
 }

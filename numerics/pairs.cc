@@ -37,9 +37,7 @@ struct FinitePair {
 
 FinitePair RealPair(double a, double b) {
   const double d = b - a;
-  return {{d * d, d * (b + a), a * a, b * b},
-          std::fabs(d),
-          std::max(std::fabs(a), std::fabs(b))};
+  return {{d * d, d * (b + a), a * a, b * b}, std::fabs(d), std::max(std::fabs(a), std::fabs(b))};
 }
 
 FinitePair ComplexPair(const Element& a, const Element& b) {
@@ -190,6 +188,7 @@ class Comparison {
       found_.nan_b += nan_b ? 1 : 0;
       found_.changed += changed ? 1 : 0;
       found_.changed_nan += changed && nan_a && nan_b ? 1 : 0;
+      found_.one_nan += nan_a != nan_b ? 1 : 0;
       if (!nan_a && !nan_b) found_.max_ulp = std::max(found_.max_ulp, block.Ulp(i));
       if (!a.IsFinite() || !b.IsFinite()) {
         if (tolerance_ && !(nan_a && nan_b) && !(a == b)) ++found_.beyond;
@@ -222,8 +221,7 @@ class Comparison {
 }  // namespace
 
 PairStatistics ComparePairs(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b,
-                            const std::optional<Tolerance>& tolerance,
-                            const PairKernels& kernels) {
+                            const std::optional<Tolerance>& tolerance, const PairKernels& kernels) {
   const UsualArithmetic usual;
   Comparison comparison(dtype, tolerance, kernels);
   const size_t block_bytes = kBlockElements * FindDType(dtype)->block_bytes;
@@ -243,6 +241,7 @@ PairStatistics JoinPairs(std::span<const PairStatistics> chunks) {
     joined.nan_b += chunk.nan_b;
     joined.changed += chunk.changed;
     joined.changed_nan += chunk.changed_nan;
+    joined.one_nan += chunk.one_nan;
     joined.beyond += chunk.beyond;
     if (chunk.max_abs > joined.max_abs) {
       joined.max_abs = chunk.max_abs;

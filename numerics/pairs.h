@@ -25,8 +25,8 @@ struct PairStatistics {
   uint64_t finite = 0;
   /// Elements that are NaN.
   uint64_t nan_a = 0, nan_b = 0;
-  /// Elements of other bits, and of those the pairs of two NaN.
-  uint64_t changed = 0, changed_nan = 0;
+  /// Elements of other bits; of those the pairs of two NaN, and of one.
+  uint64_t changed = 0, changed_nan = 0, one_nan = 0;
   /// Pairs that are not close: of finite elements beyond the tolerance, of others that are neither
   /// equal nor both NaN. Without a tolerance not counted.
   uint64_t beyond = 0;

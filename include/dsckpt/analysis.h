@@ -26,7 +26,7 @@ struct AnalysisOptions {
   /// Whether checksums are checked.
   bool verify = true;
   /// Called now and then, from one thread at a time, with the bytes of the tensors that are done
-  /// and of all.
+  /// and of all. It must not throw.
   std::function<void(uint64_t done, uint64_t total)> progress = {};
 };
 
@@ -112,14 +112,15 @@ struct DiffOptions {
   std::optional<double> relative_tolerance = {}, absolute_tolerance = {};
   /// A tensor is also close when no element is further than this many numbers of its dtype away.
   std::optional<uint64_t> ulp = {};
-  /// Whether two NaN are close, whatever their bits are.
+  /// Whether two NaN with other bits are close. With equal bits they are equal in any case.
   bool nan_equal = true;
   /// Whether chunks that are equal by their checksums are read all the same: norms, ratio, angle
   /// and counts of NaN are known of whole tensors alone.
   bool whole = false;
   /// Returns the name by which a tensor of the first and of the second checkpoint is looked up in
-  /// the other one, or nothing for a tensor that is left out. Empty functions: its own name.
-  std::function<std::optional<std::string>(std::string_view)> name_a = {}, name_b = {};
+  /// the other one, or nothing for a tensor that is left out. An error ends the comparison. Empty
+  /// functions: its own name.
+  std::function<Result<std::optional<std::string>>(std::string_view)> name_a = {}, name_b = {};
 };
 
 /// What the elements of two tensors say, element by element. Sums are over pairs of finite
