@@ -105,7 +105,8 @@ struct F16 {
     const hn::Rebind<hwy::float16_t, Doubles> halves;
     for (size_t i = 0; i < kVectors; ++i) {
       const auto value = hn::LoadU(halves, At<hwy::float16_t>(group) + i * kWidth);
-      AddValue<Shift::kKeepsExact>(shift(hn::PromoteTo(Doubles(), hn::PromoteTo(floats, value))), sums, i);
+      AddValue<Shift::kKeepsExact>(shift(hn::PromoteTo(Doubles(), hn::PromoteTo(floats, value))),
+                                   sums, i);
     }
   }
 };
@@ -271,8 +272,7 @@ struct Tally {
   }
 };
 
-void RunAnyF64(const std::byte* elements, size_t groups, double by, Lanes& lanes,
-               Extent& extent) {
+void RunAnyF64(const std::byte* elements, size_t groups, double by, Lanes& lanes, Extent& extent) {
   using Words = Range<uint64_t>::Unsigned;
   Sums sums;
   LoadSums<F64>(lanes, sums);

@@ -116,11 +116,15 @@ HWY_INLINE double GreatestLane(PairDouble vector) {
 /// records: `floor`, a little less than the record, tells which are none.
 struct RatioRecord {
   double best;
-  PairDouble floor;
+  PairDouble floor, record;
   HWY_INLINE explicit RatioRecord(double known) { Set(known); }
   HWY_INLINE void Set(double known) {
+    // No ratio is greater than 2, which many pairs may have.
+    constexpr double kGreatest = 2;
     best = known;
-    floor = hn::Set(PairDoubles(), known * (1 - 0x1p-50));
+    record = hn::Set(PairDoubles(), known);
+    floor =
+        known < kGreatest ? hn::Set(PairDoubles(), known * (1 - 0x1p-50)) : hn::Inf(PairDoubles());
   }
   template <bool kNarrow>
   HWY_INLINE hn::Mask<PairDoubles> MayBeat(PairDouble difference, PairDouble size) const {
@@ -131,7 +135,8 @@ struct RatioRecord {
   HWY_INLINE void Add(PairDouble difference, PairDouble size) {
     const auto some = hn::Gt(size, hn::Zero(PairDoubles()));
     const auto ratio = hn::IfThenElseZero(some, hn::Div(difference, size));
-    if (const double greatest = GreatestLane(ratio); greatest > best) Set(greatest);
+    if (hn::AllFalse(PairDoubles(), hn::Gt(ratio, record))) return;
+    Set(GreatestLane(ratio));
   }
 };
 

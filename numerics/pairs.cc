@@ -144,6 +144,7 @@ class Comparison {
   }
 
   PairStatistics Finish() {
+    FindGreatest();
     const PairSums sums = blocks_.Root();
     const auto one_nan = [](double value) {
       return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
@@ -156,12 +157,16 @@ class Comparison {
  private:
   /// A whole block of finite elements, as a kernel saw it.
   void Include(const std::byte* a, const std::byte* b, const PairBlock& found) {
-    if (found.max_abs > found_.max_abs || NeedsElements(found)) {
+    if (found.max_abs > found_.max_abs) {
+      found_.max_abs = found.max_abs;
+      found_.max_index = found_.count;
+      greatest_a_ = a;
+      greatest_b_ = b;
+    }
+    if (tolerance_ && found.max_abs > tolerance_->absolute) {
       const Block block(dtype_, a, b, kBlockElements);
       for (size_t i = 0; i < block.count(); ++i) {
-        const FinitePair pair = block.Pair(i);
-        NoteGreatest(pair.difference, found_.count + i);
-        if (tolerance_ && !IsClose(pair, *tolerance_)) ++found_.beyond;
+        found_.beyond += IsClose(block.Pair(i), *tolerance_) ? 0 : 1;
       }
     }
     found_.changed += found.changed;
@@ -170,13 +175,19 @@ class Comparison {
     found_.count += kBlockElements;
     blocks_.Push(found.sums);
   }
-  bool NeedsElements(const PairBlock& found) const {
-    return tolerance_ && found.max_abs > tolerance_->absolute;
-  }
   void NoteGreatest(double difference, uint64_t index) {
     if (!(difference > found_.max_abs)) return;
     found_.max_abs = difference;
     found_.max_index = index;
+    greatest_a_ = nullptr;
+  }
+  /// Kernels do not say which element of a block has the greatest difference.
+  void FindGreatest() {
+    if (greatest_a_ == nullptr) return;
+    const Block block(dtype_, greatest_a_, greatest_b_, kBlockElements);
+    size_t i = 0;
+    while (block.Pair(i).difference < found_.max_abs) ++i;
+    found_.max_index += i;
   }
 
   void AddSingly(const Block& block) {
@@ -215,6 +226,9 @@ class Comparison {
   const std::optional<Tolerance> tolerance_;
   const PairKernel kernel_, widened_kernel_;
   PairStatistics found_;  // Without the sums.
+  /// The block from element `found_.max_index` on has the greatest difference, unless null.
+  const std::byte* greatest_a_ = nullptr;
+  const std::byte* greatest_b_ = nullptr;
   PairwiseTree<PairSums> blocks_;
 };
 
