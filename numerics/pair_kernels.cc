@@ -187,12 +187,16 @@ template <class Type>
 HWY_INLINE void AddBlock(const std::byte* a, const std::byte* b, PairBlock& block,
                          double& max_rel) {
   constexpr size_t kGroupBytes = kLanes * sizeof(typename Type::Bits);
+  constexpr size_t kBlockBytes = kBlockElements * sizeof(typename Type::Bits);
   PairLanes lanes;
   RatioRecord ratios(max_rel);
   block.max_abs = 0;
   for (size_t first = 0; first < kPairVectors; first += kPassVectors) {
     PassSums sums;
-    for (size_t at = 0; at < kBlockElements / kLanes * kGroupBytes; at += kGroupBytes) {
+    for (size_t at = 0; at < kBlockBytes; at += kGroupBytes) {
+      // The bits of the next block are looked at first, faster than memory gives them.
+      __builtin_prefetch(a + at + kBlockBytes);
+      __builtin_prefetch(b + at + kBlockBytes);
       AddGroup<Type>(a + at, b + at, first, sums, ratios);
     }
     for (size_t i = 0; i < kPassVectors; ++i) {
