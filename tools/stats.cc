@@ -191,7 +191,7 @@ Command AddStats(Program& program) {
       .OneOf({"tensor", "pattern", "layer", "module", "dtype", "all"})
       .Placeholder("WHAT");
   AddRowOptions(line, options->rows);
-  line.AddFlag("--quick", options->quick, "Only what indexes say (dsckpt save with statistics)");
+  line.AddFlag("--quick", options->quick, "Only what indexes say, of files saved with statistics");
   line.AddFlag("--no-verify", options->no_verify, "Do not check checksums");
   line.Add("-j,--threads", options->threads, "Threads; 0: one for each core, at most 8")
       .Within(0, 256)
