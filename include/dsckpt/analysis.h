@@ -117,10 +117,11 @@ struct DiffOptions {
   /// Whether chunks that are equal by their checksums are read all the same: norms, ratio, angle
   /// and counts of NaN are known of whole tensors alone.
   bool whole = false;
-  /// Returns the name by which a tensor of the first and of the second checkpoint is looked up in
-  /// the other one, or nothing for a tensor that is left out. An error ends the comparison. Empty
-  /// functions: its own name.
-  std::function<Result<std::optional<std::string>>(std::string_view)> name_a = {}, name_b = {};
+  /// Returns the name by which a tensor of the first checkpoint is looked up in the second one, or
+  /// nothing for a tensor that is left out. An error ends the comparison. Empty: its own name.
+  std::function<Result<std::optional<std::string>>(std::string_view)> name_a = {};
+  /// The same for tensors of the second checkpoint.
+  std::function<Result<std::optional<std::string>>(std::string_view)> name_b = {};
 };
 
 /// What the elements of two tensors say, element by element. Sums are over pairs of finite
