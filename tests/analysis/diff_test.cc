@@ -4,6 +4,7 @@
 
 #include "dsckpt/analysis.h"
 #include "tests/analysis/samples.h"
+#include "tests/reader/checkpoint/job.h"
 #include "tests/support/temp_dir.h"
 
 using namespace dsckpt;
@@ -207,4 +208,43 @@ TEST_CASE("diff: names are compared by rules, which may not make two of them one
   const Status status = Diff(OpenSample(dir / "a"), OpenSample(dir / "b"), options).status();
   CHECK(status.code() == StatusCode::kInvalidArgument);
   CHECK(status.ToString().find("'module.x' and 'module.y'") != std::string::npos);
+}
+
+TEST_CASE("diff: tensors in parts equal the whole, and a changed element of a part is found") {
+  const job::Job job(401);
+  TempDir dir;
+  std::vector<std::string> shards;
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    auto locals = job.Of(rank, 4);
+    for (job::Local& local : locals) local.memory = local.expected;
+    shards.push_back(dir / ("s-" + std::to_string(rank)));
+    REQUIRE(SaveFile(shards.back(), *job::Provider(locals), {}, {.pool_bytes = kMiB}).ok());
+  }
+  REQUIRE(Merge(shards, dir / "one").ok());
+  const auto parts = Checkpoint::OpenShards(shards);
+  REQUIRE(parts.ok());
+  const auto report = Diff(*parts, OpenSample(dir / "one"));
+  REQUIRE(report.ok());
+  CHECK(report->read_bytes > 0);
+  CHECK(report->tensors.size() == parts->tensor_count());
+  for (const TensorDiff& diff : report->tensors) CHECK(diff.state == DiffState::kEqual);
+
+  // Of a tensor that no shard holds whole, one bit of the merged file.
+  uint32_t split = 0;
+  while (split < parts->tensor_count() &&
+         (parts->tensor(split).bytes == 0 || parts->Digest(split)->has_value())) {
+    ++split;
+  }
+  REQUIRE(split < parts->tensor_count());
+  const std::string name(parts->tensor(split).name);
+  std::string bytes = ReadWholeFile(dir / "one");
+  bytes[File::Open(dir / "one")->FindTensor(name)->offset] ^= 1;
+  WriteWholeFile(dir / "other", bytes);
+  const auto changed = Diff(*parts, OpenSample(dir / "other"), {.reading = {.verify = false}});
+  REQUIRE(changed.ok());
+  for (const TensorDiff& diff : changed->tensors) {
+    CAPTURE(diff.name_a);
+    CHECK((diff.state == DiffState::kChanged) == (diff.name_a == name));
+  }
+  CHECK(Diff(*parts, OpenSample(dir / "other")).status().code() == StatusCode::kCorrupt);
 }
