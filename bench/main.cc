@@ -53,6 +53,7 @@ dsckpt::Result<Results> Run(const std::string& workload, const Options& options)
   if (workload == "merge") return RunMerge(options);
   if (workload == "open") return RunOpen(options);
   if (workload == "statistics") return RunStatistics(options);
+  if (workload == "analysis") return RunAnalysis(options);
   if (workload == "gpu-save") return RunGpuSave(options);
   if (workload == "gpu-load") return RunGpuLoad(options);
   if (workload == "gpu-train") return RunGpuTrain(options);
@@ -65,15 +66,15 @@ int Main(int argc, char** argv) {
   Options options;
   bool json = false;
   CLI::App app("Measures dsckpt against what the hardware gives.");
-  app.add_option(
-         "workload", workload,
-         "save, load, open, verify, merge, return, statistics, ablate, gpu-save, gpu-load or "
-         "gpu-train")
+  app.add_option("workload", workload,
+                 "save, load, open, verify, merge, return, statistics, analysis, ablate, gpu-save, "
+                 "gpu-load or "
+                 "gpu-train")
       ->required()
       ->check(CLI::IsMember({"save", "load", "open", "verify", "merge", "return", "statistics",
-                             "ablate", "gpu-save", "gpu-load", "gpu-train"}));
+                             "analysis", "ablate", "gpu-save", "gpu-load", "gpu-train"}));
   app.add_option("--bytes", options.bytes,
-                 "tensor bytes of save, load, verify, merge and statistics")
+                 "tensor bytes of save, load, verify, merge, statistics and analysis")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("4G");
   app.add_option("--tensors", options.tensors,

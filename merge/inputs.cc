@@ -97,8 +97,9 @@ Result<Operand> ToOperand(const std::string& path) {
   return Operand{OperandKind::kRun, path};
 }
 
-Result<Inputs> OpenInputs(std::span<const std::string> paths, bool ignore_header) {
-  const CheckpointOptions& options = ignore_header ? kWithoutHeaders : kAtOnce;
+Result<Inputs> OpenInputs(std::span<const std::string> paths, bool ignore_header, bool map) {
+  CheckpointOptions options = ignore_header ? kWithoutHeaders : kAtOnce;
+  options.file.map = map;
   std::vector<Operand> operands;
   for (const std::string& path : paths) {
     DSCKPT_ASSIGN_OR_RETURN(Operand operand, ToOperand(path));

@@ -43,8 +43,8 @@ struct Inputs {
 };
 
 /// Opens one operand, or several files as the shards of one checkpoint, in rank order. Of a run its
-/// latest checkpoint. `ignore_header`: as in MergeOptions.
-Result<Inputs> OpenInputs(std::span<const std::string> paths, bool ignore_header);
+/// latest checkpoint. `ignore_header`: as in MergeOptions. `map`: as in OpenOptions.
+Result<Inputs> OpenInputs(std::span<const std::string> paths, bool ignore_header, bool map = false);
 
 /// kUnsupported where items of a shard have sums of a hash that this release does not know: what is
 /// read of it becomes sums that hold, whatever it was.

@@ -2,8 +2,9 @@
 
 #include "numerics/kernels.h"
 
-#include <array>
 #include <cstring>
+
+#include "numerics/targets.h"
 
 // Vectors of unknown size are no members and no elements of arrays; of the rest, what is not chosen
 // below.
@@ -39,11 +40,30 @@ HWY_INLINE const T* At(const std::byte* bytes) {
   return reinterpret_cast<const T*>(bytes);
 }
 
-/// Adds values whose squares are exact in a double, so that a fused multiplication changes nothing.
-HWY_INLINE void AddNarrow(Double value, Sums& sums, size_t i) {
+/// Adds values and their squares. Those are exact in a double where `kExact`, and then a fused
+/// multiplication changes nothing.
+template <bool kExact>
+HWY_INLINE void AddValue(Double value, Sums& sums, size_t i) {
   sums.sum[i] = hn::Add(sums.sum[i], value);
-  sums.squares[i] = hn::MulAdd(value, value, sums.squares[i]);
+  if constexpr (kExact) {
+    sums.squares[i] = hn::MulAdd(value, value, sums.squares[i]);
+  } else {
+    sums.squares[i] = hn::Add(sums.squares[i], hn::Mul(value, value));
+  }
 }
+
+/// What becomes of a value before it is added: nothing, or it loses a shift.
+struct Unshifted {
+  static constexpr bool kKeepsExact = true;
+  HWY_INLINE explicit Unshifted(double /*shift*/) {}
+  HWY_INLINE Double operator()(Double value) const { return value; }
+};
+struct Shifted {
+  static constexpr bool kKeepsExact = false;
+  Double shift;
+  HWY_INLINE explicit Shifted(double by) : shift(hn::Set(Doubles(), by)) {}
+  HWY_INLINE Double operator()(Double value) const { return hn::Sub(value, shift); }
+};
 
 // Of each element type: how it is stored, and how one group is added to the sums. kPlace: which
 // vector lane of Sums the lane k has.
@@ -52,11 +72,11 @@ struct F64 {
   using Bits = uint64_t;
   static constexpr Bits kExponent = 0x7FF0'0000'0000'0000;
   static constexpr size_t Place(size_t lane) { return lane; }
-  static HWY_INLINE void Add(const std::byte* group, Sums& sums) {
+  template <class Shift>
+  static HWY_INLINE void Add(const std::byte* group, const Shift& shift, Sums& sums) {
     for (size_t i = 0; i < kVectors; ++i) {
       const auto value = hn::LoadU(Doubles(), At<double>(group) + i * kWidth);
-      sums.sum[i] = hn::Add(sums.sum[i], value);
-      sums.squares[i] = hn::Add(sums.squares[i], hn::Mul(value, value));
+      AddValue<false>(shift(value), sums, i);
     }
   }
 };
@@ -65,11 +85,12 @@ struct F32 {
   using Bits = uint32_t;
   static constexpr Bits kExponent = 0x7F80'0000;
   static constexpr size_t Place(size_t lane) { return lane; }
-  static HWY_INLINE void Add(const std::byte* group, Sums& sums) {
+  template <class Shift>
+  static HWY_INLINE void Add(const std::byte* group, const Shift& shift, Sums& sums) {
     const hn::Rebind<float, Doubles> floats;
     for (size_t i = 0; i < kVectors; ++i) {
       const auto value = hn::LoadU(floats, At<float>(group) + i * kWidth);
-      AddNarrow(hn::PromoteTo(Doubles(), value), sums, i);
+      AddValue<Shift::kKeepsExact>(shift(hn::PromoteTo(Doubles(), value)), sums, i);
     }
   }
 };
@@ -78,12 +99,14 @@ struct F16 {
   using Bits = uint16_t;
   static constexpr Bits kExponent = 0x7C00;
   static constexpr size_t Place(size_t lane) { return lane; }
-  static HWY_INLINE void Add(const std::byte* group, Sums& sums) {
+  template <class Shift>
+  static HWY_INLINE void Add(const std::byte* group, const Shift& shift, Sums& sums) {
     const hn::Rebind<float, Doubles> floats;
     const hn::Rebind<hwy::float16_t, Doubles> halves;
     for (size_t i = 0; i < kVectors; ++i) {
       const auto value = hn::LoadU(halves, At<hwy::float16_t>(group) + i * kWidth);
-      AddNarrow(hn::PromoteTo(Doubles(), hn::PromoteTo(floats, value)), sums, i);
+      AddValue<Shift::kKeepsExact>(shift(hn::PromoteTo(Doubles(), hn::PromoteTo(floats, value))),
+                                   sums, i);
     }
   }
 };
@@ -94,7 +117,8 @@ struct BF16 {
   using Bits = uint16_t;
   static constexpr Bits kExponent = 0x7F80;
   static constexpr size_t Place(size_t lane) { return lane / 2 + lane % 2 * (kLanes / 2); }
-  static HWY_INLINE void Add(const std::byte* group, Sums& sums) {
+  template <class Shift>
+  static HWY_INLINE void Add(const std::byte* group, const Shift& shift, Sums& sums) {
     const hn::Rebind<float, Doubles> floats;
     const hn::Rebind<uint32_t, Doubles> words;
     const auto second = hn::Set(words, 0xFFFF'0000);
@@ -102,8 +126,8 @@ struct BF16 {
       const auto word = hn::LoadU(words, At<uint32_t>(group) + i * kWidth);
       const auto even = hn::BitCast(floats, hn::ShiftLeft<16>(word));
       const auto odd = hn::BitCast(floats, hn::And(word, second));
-      AddNarrow(hn::PromoteTo(Doubles(), even), sums, i);
-      AddNarrow(hn::PromoteTo(Doubles(), odd), sums, i + kVectors / 2);
+      AddValue<Shift::kKeepsExact>(shift(hn::PromoteTo(Doubles(), even)), sums, i);
+      AddValue<Shift::kKeepsExact>(shift(hn::PromoteTo(Doubles(), odd)), sums, i + kVectors / 2);
     }
   }
 };
@@ -214,14 +238,15 @@ struct Range {
   }
 };
 
-template <class Type>
-HWY_INLINE bool Run(const std::byte* elements, size_t groups, Lanes& lanes, Extent& extent) {
+template <class Type, class Shift>
+bool RunGroups(const std::byte* elements, size_t groups, double by, Lanes& lanes, Extent& extent) {
   using Bits = typename Type::Bits;
+  const Shift shift(by);
   Sums sums;
   LoadSums<Type>(lanes, sums);
   Range<Bits> range;
   for (size_t group = 0; group < groups; ++group) {
-    Type::Add(elements, sums);
+    Type::Add(elements, shift, sums);
     range.Add(elements);
     elements += kLanes * sizeof(Bits);
   }
@@ -247,12 +272,13 @@ struct Tally {
   }
 };
 
-void RunAnyF64(const std::byte* elements, size_t groups, Lanes& lanes, Extent& extent) {
+void RunAnyF64(const std::byte* elements, size_t groups, double by, Lanes& lanes, Extent& extent) {
   using Words = Range<uint64_t>::Unsigned;
   Sums sums;
   LoadSums<F64>(lanes, sums);
   Range<uint64_t> range;
   Tally nan, not_finite;
+  const Shifted shift(by);
   const auto infinity = hn::BitCast(Doubles(), hn::Set(Words(), F64::kExponent));
   for (size_t group = 0; group < groups; ++group) {
     for (size_t i = 0; i < kVectors; ++i) {
@@ -261,9 +287,7 @@ void RunAnyF64(const std::byte* elements, size_t groups, Lanes& lanes, Extent& e
       const auto finite = hn::Lt(hn::Abs(value), infinity);
       nan.Add(hn::IsNaN(value));
       not_finite.Add(hn::Not(finite));
-      const auto added = hn::IfThenElseZero(finite, value);
-      sums.sum[i] = hn::Add(sums.sum[i], added);
-      sums.squares[i] = hn::Add(sums.squares[i], hn::Mul(added, added));
+      AddValue<false>(hn::IfThenElseZero(finite, shift(value)), sums, i);
       range.AddFinite(bits, hn::RebindMask(Words(), finite));
     }
     elements += kLanes * sizeof(double);
@@ -272,11 +296,6 @@ void RunAnyF64(const std::byte* elements, size_t groups, Lanes& lanes, Extent& e
   extent.nan = nan.Total();
   extent.inf = not_finite.Total() - extent.nan;
   StoreSums<F64>(sums, lanes);
-}
-
-template <class Type>
-bool RunGroups(const std::byte* elements, size_t groups, Lanes& lanes, Extent& extent) {
-  return Run<Type>(elements, groups, lanes, extent);
 }
 
 HWY_INLINE void Clear(Sums& sums) {
@@ -292,11 +311,13 @@ HWY_INLINE SumPair Join(const Sums& sums) {
 
 /// Each addition waits for the one before in its lane, so that one block at a time leaves units
 /// idle: two go side by side.
-template <class Type>
-bool RunBlocks(const std::byte* elements, size_t pairs, SumPair* block_sums, Extent& extent) {
+template <class Type, class Shift>
+bool RunBlocks(const std::byte* elements, size_t pairs, double by, SumPair* block_sums,
+               Extent& extent) {
   using Bits = typename Type::Bits;
   constexpr size_t kGroupBytes = kLanes * sizeof(Bits);
   constexpr size_t kBlockBytes = kBlockElements * sizeof(Bits);
+  const Shift shift(by);
   Range<Bits, 2 * kLanes> range;
   for (size_t pair = 0; pair < pairs; ++pair) {
     Sums sums[2];
@@ -304,11 +325,11 @@ bool RunBlocks(const std::byte* elements, size_t pairs, SumPair* block_sums, Ext
     Clear(sums[1]);
     for (const std::byte* const end = elements + kBlockBytes; elements != end;) {
       const std::byte* const other = elements + kBlockBytes;
-      Type::Add(elements, sums[0]);
-      Type::Add(other, sums[1]);
+      Type::Add(elements, shift, sums[0]);
+      Type::Add(other, shift, sums[1]);
       range.Add(elements);
-      Type::Add(elements + kGroupBytes, sums[0]);
-      Type::Add(other + kGroupBytes, sums[1]);
+      Type::Add(elements + kGroupBytes, shift, sums[0]);
+      Type::Add(other + kGroupBytes, shift, sums[1]);
       range.Add(other);
       elements += 2 * kGroupBytes;
     }
@@ -319,11 +340,16 @@ bool RunBlocks(const std::byte* elements, size_t pairs, SumPair* block_sums, Ext
   return range.Get(Type::kExponent, extent);
 }
 
-template <class Type>
-TypeKernels KernelsOf() {
+template <class Type, class Shift>
+TypeKernels KernelsWith() {
   // Narrower vectors need more registers than there are for two blocks.
-  if constexpr (kVectors > 2) return {RunGroups<Type>, nullptr};
-  return {RunGroups<Type>, RunBlocks<Type>};
+  if constexpr (kVectors > 2) return {RunGroups<Type, Shift>, nullptr};
+  return {RunGroups<Type, Shift>, RunBlocks<Type, Shift>};
+}
+
+template <class Type>
+ShiftedKernels KernelsOf() {
+  return {KernelsWith<Type, Unshifted>(), KernelsWith<Type, Shifted>()};
 }
 
 Kernels All() {
@@ -340,51 +366,19 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace dsckpt::numerics {
-namespace {
-
-using MakeKernels = Kernels (*)();
-
-#if HWY_ARCH_X86
-bool HasSse4() {
-  return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("aes") &&
-         __builtin_cpu_supports("pclmul");
-}
-// Not every compiler can ask for F16C; what has AVX2 and FMA has it.
-bool HasAvx2() {
-  return HasSse4() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-}
-bool HasAvx3() {
-  return HasAvx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl");
-}
-#endif
-
-struct KernelList {
-  std::array<Kernels, 4> kernels{};
-  size_t count = 0;
-
-  KernelList() {
-    // Highway's own choice would link its library, which distributions have as a shared one only.
-#if HWY_ARCH_X86
-    if (HasAvx3()) Append(HWY_CHOOSE_AVX3(All));
-    if (HasAvx2()) Append(HWY_CHOOSE_AVX2(All));
-    if (HasSse4()) Append(HWY_CHOOSE_SSE4(All));
-#endif
-    Append(&HWY_STATIC_DISPATCH(All));
-  }
-  /// Null: not compiled, because all that the compiler may use anyway is better.
-  void Append(MakeKernels make) {
-    if (make != nullptr) kernels[count++] = make();
-  }
-};
-
-}  // namespace
 
 std::span<const Kernels> UsableKernels() {
-  static const KernelList list;
-  return std::span(list.kernels).first(list.count);
+  static const KernelList<Kernels> list = [] {
+    KernelList<Kernels> made;
+#if HWY_ARCH_X86
+    if (HasAvx3()) made.Append(HWY_CHOOSE_AVX3(All));
+    if (HasAvx2()) made.Append(HWY_CHOOSE_AVX2(All));
+    if (HasSse4()) made.Append(HWY_CHOOSE_SSE4(All));
+#endif
+    made.Append(&HWY_STATIC_DISPATCH(All));
+    return made;
+  }();
+  return list.all();
 }
 
 }  // namespace dsckpt::numerics

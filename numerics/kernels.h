@@ -40,15 +40,16 @@ struct Extent {
   uint64_t min = 0, max = 0;
 };
 
-/// Adds `groups` x kLanes elements, at least one group, to the lanes. Returns false when one of
-/// them is not finite; `lanes` and `extent` are then as they were.
-using FiniteKernel = bool (*)(const std::byte* elements, size_t groups, Lanes& lanes,
+/// Adds `groups` x kLanes elements, at least one group, each less `shift`, to the lanes. Returns
+/// false when one of them is not finite; `lanes` and `extent` are then as they were.
+using FiniteKernel = bool (*)(const std::byte* elements, size_t groups, double shift, Lanes& lanes,
                               Extent& extent);
 /// The same for 2 x `pairs` whole blocks: writes the sums of each.
-using BlockKernel = bool (*)(const std::byte* elements, size_t pairs, SumPair* sums,
+using BlockKernel = bool (*)(const std::byte* elements, size_t pairs, double shift, SumPair* sums,
                              Extent& extent);
 /// As FiniteKernel, for any elements.
-using AnyKernel = void (*)(const std::byte* elements, size_t groups, Lanes& lanes, Extent& extent);
+using AnyKernel = void (*)(const std::byte* elements, size_t groups, double shift, Lanes& lanes,
+                           Extent& extent);
 
 /// The kernels of one element type.
 struct TypeKernels {
@@ -56,10 +57,15 @@ struct TypeKernels {
   BlockKernel blocks = nullptr;  // Null where it would be no faster.
 };
 
+/// Those that take every shift for 0, and those that do not.
+struct ShiftedKernels {
+  TypeKernels unshifted, shifted;
+};
+
 /// The kernels of one instruction set. All give the same bits.
 struct Kernels {
   const char* target;
-  TypeKernels f16, bf16, f32, f64;
+  ShiftedKernels f16, bf16, f32, f64;
   AnyKernel any_f64;
 };
 

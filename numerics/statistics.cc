@@ -1,60 +1,33 @@
 #include "numerics/statistics.h"
 
-#ifdef __SSE2__
-#include <xmmintrin.h>
-#else
-#include <cfenv>
-#endif
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+
+#include "numerics/usual_arithmetic.h"
 
 namespace dsckpt::numerics {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-/// Rounding and subnormal numbers as usual while it lives: a program may have set its threads to
-/// take subnormal numbers as 0, and threads inherit that.
-class UsualArithmetic {
- public:
-  UsualArithmetic(const UsualArithmetic&) = delete;
-  UsualArithmetic& operator=(const UsualArithmetic&) = delete;
-
-#ifdef __SSE2__
-  // Of the two units this is the one in use, and the standard's functions take ten times as long.
-  UsualArithmetic() : before_(_mm_getcsr()) { _mm_setcsr(0x1F80); }
-  ~UsualArithmetic() { _mm_setcsr(before_); }
-
- private:
-  const unsigned before_;
-#else
-  UsualArithmetic() {
-    std::fegetenv(&before_);
-    std::fesetenv(FE_DFL_ENV);
-  }
-  ~UsualArithmetic() { std::fesetenv(&before_); }
-
- private:
-  std::fenv_t before_;
-#endif
-};
-
 /// -0 is less than 0.
 bool IsLess(double a, double b) { return a < b || (a == b && std::signbit(a) && !std::signbit(b)); }
 
-TypeKernels FindKernels(DType dtype, const Kernels& kernels) {
+TypeKernels FindKernels(DType dtype, const Kernels& kernels, double shift) {
+  const auto choose = [shift](const ShiftedKernels& both) {
+    return shift == 0 ? both.unshifted : both.shifted;
+  };
   switch (dtype) {
     case DType::kF16:
-      return kernels.f16;
+      return choose(kernels.f16);
     case DType::kBF16:
-      return kernels.bf16;
+      return choose(kernels.bf16);
     case DType::kF32:
-      return kernels.f32;
+      return choose(kernels.f32);
     case DType::kF64:
-      return kernels.f64;
+      return choose(kernels.f64);
     default:
       return {};
   }
@@ -70,11 +43,12 @@ bool HasStatistics(DType dtype) {
   return FindWiden(dtype) != nullptr || dtype == DType::kC64 || dtype == DType::kC128;
 }
 
-ChunkStatistics::ChunkStatistics(DType dtype, const Kernels& kernels)
+ChunkStatistics::ChunkStatistics(DType dtype, const Kernels& kernels, double shift)
     : element_bytes_(FindDType(dtype)->block_bytes),
       dtype_(dtype),
-      stored_{element_bytes_, FindWiden(dtype), FindKernels(dtype, kernels)},
-      widened_{sizeof(double), FindWiden(DType::kF64), kernels.f64},
+      shift_(shift),
+      stored_{element_bytes_, FindWiden(dtype), FindKernels(dtype, kernels, shift)},
+      widened_{sizeof(double), FindWiden(DType::kF64), FindKernels(DType::kF64, kernels, shift)},
       any_(kernels.any_f64) {
   found_.min = found_.max = kNone;
 }
@@ -102,7 +76,7 @@ size_t ChunkStatistics::AddBlocks(std::span<const std::byte> elements) {
   if (filled_ > 0 || pairs == 0 || stored_.kernels.blocks == nullptr) return 0;
   SumPair sums[2 * kPairs];
   Extent extent;
-  if (!stored_.kernels.blocks(elements.data(), pairs, sums, extent)) return 0;
+  if (!stored_.kernels.blocks(elements.data(), pairs, shift_, sums, extent)) return 0;
   Include(extent, pairs * kPairElements, stored_.widen);
   for (const SumPair& block : std::span(sums).first(2 * pairs)) blocks_.Push(block);
   return pairs * kPairElements;
@@ -139,7 +113,7 @@ void ChunkStatistics::AddReal(const Reading& reading, const std::byte* elements,
 void ChunkStatistics::AddGroups(const Reading& reading, const std::byte* elements, size_t groups) {
   if (groups == 0) return;
   Extent extent;
-  if (!reading.kernels.groups(elements, groups, lanes_, extent))
+  if (!reading.kernels.groups(elements, groups, shift_, lanes_, extent))
     return AddAny(reading, elements, groups);
   Include(extent, groups * kLanes, reading.widen);
   filled_ += groups * kLanes;
@@ -153,7 +127,7 @@ void ChunkStatistics::AddAny(const Reading& reading, const std::byte* elements, 
     const size_t part = std::min(groups, kGroups);
     reading.widen(elements, part * kLanes, values);
     Extent extent;
-    any_(reinterpret_cast<const std::byte*>(values), part, lanes_, extent);
+    any_(reinterpret_cast<const std::byte*>(values), part, shift_, lanes_, extent);
     Include(extent, part * kLanes, widened_.widen);
     filled_ += part * kLanes;
     elements += part * kLanes * reading.bytes;
@@ -182,7 +156,9 @@ void ChunkStatistics::AddSingly(const Reading& reading, const std::byte* element
     } else if (std::isinf(value)) {
       ++found_.inf;
     } else {
-      AddFinite(value, value * value, value == 0);
+      const double shifted = value - shift_;
+      found_.zero += value == 0 ? 1 : 0;
+      AddFinite(value, shifted, shifted * shifted);
     }
     ++filled_;
   }
@@ -200,17 +176,18 @@ void ChunkStatistics::AddComplex(const std::byte* elements, size_t count) {
       ++found_.inf;
     } else {
       const double square = real * real + imaginary * imaginary;
-      AddFinite(std::sqrt(square), square, real == 0 && imaginary == 0);
+      const double modulus = std::sqrt(square), shifted = modulus - shift_;
+      found_.zero += real == 0 && imaginary == 0 ? 1 : 0;
+      AddFinite(modulus, shifted, shift_ == 0 ? square : shifted * shifted);
     }
     ++filled_;
   }
 }
 
-void ChunkStatistics::AddFinite(double value, double square, bool zero) {
+void ChunkStatistics::AddFinite(double value, double shifted, double square) {
   const size_t lane = filled_ % kLanes;
-  lanes_.sum[lane] += value;
+  lanes_.sum[lane] += shifted;
   lanes_.squares[lane] += square;
-  if (zero) ++found_.zero;
   Include(value, value);
 }
 

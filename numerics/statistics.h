@@ -20,11 +20,13 @@ bool HasStatistics(DType dtype);
 
 /// Statistics of one chunk, whose elements arrive in order and in parts of any size. A chunk of any
 /// dtype begins with a block and, but for a tensor's last one, has a power of two of them: its sum
-/// is a node of the tensor's tree.
+/// is a node of the tensor's tree. With a shift, which is finite, the sums are those of elements
+/// less the shift: near a mean, squares of differences stay exact enough for a variance.
 class ChunkStatistics {
  public:
   /// REQUIRES: HasStatistics(dtype).
-  explicit ChunkStatistics(DType dtype, const Kernels& kernels = UsableKernels().front());
+  explicit ChunkStatistics(DType dtype, const Kernels& kernels = UsableKernels().front(),
+                           double shift = 0);
   /// Takes whole elements. How the thread's floating-point unit is set does not matter.
   void Add(std::span<const std::byte> elements);
   TensorStatistics Finish() const;
@@ -47,13 +49,14 @@ class ChunkStatistics {
   void AddGroups(const Reading& reading, const std::byte* elements, size_t groups);
   template <typename Part>
   void AddComplex(const std::byte* elements, size_t count);
-  void AddFinite(double value, double square, bool zero);
+  void AddFinite(double value, double shifted, double square);
   void AddAny(const Reading& reading, const std::byte* elements, size_t groups);
   void Include(const Extent& extent, size_t count, Widen widen);
   void Include(double least, double greatest);
 
   size_t element_bytes_;
   DType dtype_;
+  double shift_;
   Reading stored_;  // Without a kernel: the elements are widened first, or complex.
   Reading widened_;
   AnyKernel any_;

@@ -118,7 +118,8 @@ int Main(int argc, char** argv) {
   CommonOptions options;
   const std::vector<Command> commands = {
       AddInspect(program), AddVerify(program),  AddImport(program), AddExport(program),
-      AddMerge(program),   AddConvert(program), AddList(program),   AddHash(program)};
+      AddMerge(program),   AddConvert(program), AddList(program),   AddHash(program),
+      AddStats(program),   AddDiff(program)};
   for (const Command& command : commands) AddCommonOptions(command.line, options);
 
   Console console;

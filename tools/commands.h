@@ -25,6 +25,8 @@ Command AddMerge(Program& program);
 Command AddConvert(Program& program);
 Command AddList(Program& program);
 Command AddHash(Program& program);
+Command AddStats(Program& program);
+Command AddDiff(Program& program);
 
 }  // namespace dsckpt::tools
 

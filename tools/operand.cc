@@ -10,8 +10,8 @@ void NoteLatest(Console& console, const std::string& run, const std::string& lat
   console.Note(Format("{} is a run: this is its latest checkpoint, {}", run, latest));
 }
 
-Result<Inputs> OpenInputs(Console& console, const std::vector<std::string>& paths) {
-  DSCKPT_ASSIGN_OR_RETURN(Inputs inputs, merge::OpenInputs(paths, false));
+Result<Inputs> OpenInputs(Console& console, const std::vector<std::string>& paths, bool map) {
+  DSCKPT_ASSIGN_OR_RETURN(Inputs inputs, merge::OpenInputs(paths, false, map));
   NoteLatest(console, paths[0], inputs.latest_of_run);
   return inputs;
 }

@@ -22,7 +22,9 @@ using merge::ToOperand;
 void NoteLatest(Console& console, const std::string& run, const std::string& latest);
 
 /// merge::OpenInputs(); a note names the checkpoint that is taken of a run.
-Result<Inputs> OpenInputs(Console& console, const std::vector<std::string>& paths);
+/// `map`: files are mapped, which spares a copy.
+Result<Inputs> OpenInputs(Console& console, const std::vector<std::string>& paths,
+                          bool map = false);
 
 }  // namespace dsckpt::tools
 

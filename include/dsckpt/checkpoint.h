@@ -86,6 +86,14 @@ struct PieceLocation {
   OwnedPiece piece;
 };
 
+/// A stored tensor that is a logical tensor, whole.
+struct StoredWhole {
+  /// The shard that holds it.
+  File file;
+  /// What that file says about it.
+  TensorInfo info;
+};
+
 /// A box of a logical tensor that Checkpoint::Read() reads, and where to. All is borrowed for the
 /// call.
 struct BoxRequest {
@@ -178,6 +186,10 @@ class Checkpoint {
   /// content.
   /// Errors: kMismatch says where they differ; those of all reads.
   Status CompareCopies(uint32_t tensor) const;
+
+  /// Returns the first shard that holds `tensor` whole, opened, or nothing where its elements are
+  /// spread over several. Errors: those of OpenShard().
+  Result<std::optional<StoredWhole>> FindWhole(uint32_t tensor) const;
 
   /// Returns the digest of `tensor` from the index of a shard. It is nothing where no shard holds
   /// the tensor whole, or where that shard is plain safetensors. The shard is opened; data is not

@@ -4,6 +4,7 @@
 // The whole C++ API of dsckpt. Only dsckpt/torch.h and dsckpt/mpi.h are apart: they need the
 // headers of PyTorch and of MPI.
 
+#include "dsckpt/analysis.h"           // IWYU pragma: export
 #include "dsckpt/checkpoint.h"         // IWYU pragma: export
 #include "dsckpt/checkpoint_writer.h"  // IWYU pragma: export
 #include "dsckpt/coordinator.h"        // IWYU pragma: export

@@ -265,6 +265,11 @@ class File {
   /// The same for an object.
   Result<Hash128> ComputeDigest(const ObjectInfo& object) const;
 
+  /// Returns the checksums of a tensor's chunks of 4 MiB, of their raw bytes, in order; the last
+  /// one may be shorter. There is none in plain safetensors. Chunks of equal bytes have equal ones.
+  /// The array is valid as long as the File lives.
+  std::span<const Hash128> ChunkSums(const TensorInfo& tensor) const;
+
   /// Returns the digest of all that the shard holds, from the index: items with their names,
   /// aliases, pieces and the state tree, without attributes, metadata and vendor data. It is equal
   /// for equal state that is split in the same way, whatever the encodings and the places are
@@ -292,6 +297,8 @@ class File {
   /// those of the mapped file: nothing is copied, and no checksum is checked. Otherwise they are
   /// read into memory that the tensor owns, and checked.
   Result<Tensor> View(std::string_view name) const;
+  /// Returns the elements where View() would not copy them; nothing elsewhere.
+  std::optional<Tensor> MappedView(const TensorInfo& tensor) const;
   /// Reads a box of a tensor, row-major, into `out`, which has exactly its size. `box` has one
   /// range for each dimension. Only the chunks that hold parts of the box are read, and they are
   /// checked.

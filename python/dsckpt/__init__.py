@@ -16,6 +16,7 @@ from .errors import DsckptError, PickledWarning, PickleRefused
 from .files import File, LazyTensor, open
 from .handle import SaveCancelled, SaveHandle
 from .loading import load, load_into
+from .numbers import Difference, TensorDiff, TensorStats, diff, stats
 from .own import rank_own
 from .run import Run, RunEntry
 from .saving import save, save_safetensors
@@ -26,6 +27,7 @@ from .writer import AsyncWriter
 __all__ = [
     "AsyncWriter",
     "Checkpoint",
+    "Difference",
     "DsckptError",
     "File",
     "LazyTensor",
@@ -38,9 +40,12 @@ __all__ = [
     "RunEntry",
     "SaveCancelled",
     "SaveHandle",
+    "TensorDiff",
     "TensorStatistics",
+    "TensorStats",
     "__version__",
     "device_support",
+    "diff",
     "inspect",
     "load",
     "load_into",
@@ -49,6 +54,7 @@ __all__ = [
     "rank_own",
     "save",
     "save_safetensors",
+    "stats",
     "verify",
 ]
 

@@ -413,3 +413,58 @@ def merge(
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """The members of the report of dsckpt/merge.h, those that `dsckpt merge --json` prints."""
+
+_Moments = tuple[
+    str,
+    str,
+    tuple[int, ...],
+    int,
+    int,
+    int,
+    int,
+    float | None,
+    float | None,
+    float | None,
+    float | None,
+    float | None,
+    float | None,
+]
+_Difference = tuple[
+    int,
+    int,
+    int,
+    int,
+    int,
+    float | None,
+    float | None,
+    float | None,
+    float | None,
+    float | None,
+    int | None,
+]
+
+def stats(
+    path: str | bytes | os.PathLike[Any],
+    *,
+    filters: Sequence[str] = (),
+    excludes: Sequence[str] = (),
+    verify: bool = True,
+    threads: int = 0,
+) -> list[_Moments]:
+    """Of each tensor the members of dsckpt.TensorStats."""
+
+def diff(
+    a: str | bytes | os.PathLike[Any],
+    b: str | bytes | os.PathLike[Any],
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    ulp: int | None = None,
+    nan_equal: bool = True,
+    whole: bool = False,
+    filters: Sequence[str] = (),
+    excludes: Sequence[str] = (),
+    verify: bool = True,
+    threads: int = 0,
+) -> list[tuple[str, str | None, str | None, _Difference | None]]:
+    """Of each tensor (state, name in a, name in b, the members of dsckpt.Difference)."""

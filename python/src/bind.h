@@ -11,6 +11,7 @@ void BindCheckpointWriter(nanobind::module_& module);
 void BindFile(nanobind::module_& module);
 void BindCheckpoint(nanobind::module_& module);
 void BindTools(nanobind::module_& module);
+void BindAnalysis(nanobind::module_& module);
 
 }  // namespace dsckpt::python
 

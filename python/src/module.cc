@@ -58,4 +58,5 @@ NB_MODULE(_native, module) {
   py::BindFile(module);
   py::BindCheckpoint(module);
   py::BindTools(module);
+  py::BindAnalysis(module);
 }

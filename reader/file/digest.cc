@@ -72,6 +72,17 @@ Result<Hash128> DigestByReading(const DTypeInfo& dtype, std::span<const int64_t>
 
 }  // namespace
 
+std::span<const Hash128> File::ChunkSums(const TensorInfo& tensor) const {
+  if (!impl_->HasDigests()) return {};
+  return format::TensorSums(impl_->index, tensor.ordinal);
+}
+
+Result<std::optional<StoredWhole>> Checkpoint::FindWhole(uint32_t tensor) const {
+  return FromWhole(*this, tensor, [](const File& shard, const TensorInfo& stored) {
+    return std::optional<StoredWhole>({shard, stored});
+  });
+}
+
 Result<Hash128> File::ComputeDigest(const TensorInfo& tensor) const {
   if (const auto stored = Digest(tensor)) return *stored;
   DSCKPT_ASSIGN_OR_RETURN(const auto sums,

@@ -63,14 +63,21 @@ Status File::Impl::ReadByChunks(
   return Status();
 }
 
+std::optional<Tensor> File::MappedView(const TensorInfo& tensor) const {
+  // Plain safetensors may place elements at any offset; the mapping itself is page-aligned.
+  if (impl_->mapping == nullptr || tensor.encoding != Encoding::kRaw ||
+      tensor.offset % ElementAlignment(tensor.dtype) != 0) {
+    return std::nullopt;
+  }
+  const auto bytes = impl_->mapping->bytes().subspan(tensor.offset, tensor.raw_bytes);
+  return Tensor(tensor, bytes, true, impl_);
+}
+
 Result<Tensor> File::View(std::string_view name) const {
   DSCKPT_ASSIGN_OR_RETURN(const uint32_t tensor, impl_->TensorOrdinal(name));
   DSCKPT_ASSIGN_OR_RETURN(const reader::StoredItem item, impl_->ReadableTensor(tensor));
   const TensorInfo info = impl_->Info(tensor);
-  // Plain safetensors may place elements at any offset; the mapping itself is page-aligned.
-  if (impl_->mapping && !item.encoded() && item.offset % ElementAlignment(info.dtype) == 0) {
-    return Tensor(info, impl_->mapping->bytes().subspan(item.offset, item.raw_bytes), true, impl_);
-  }
+  if (auto mapped = MappedView(info)) return *std::move(mapped);
   return ReadTensor(impl_, info, item);
 }
 

@@ -54,6 +54,8 @@ with tempfile.TemporaryDirectory() as folder:
         check("inspect", "--tree", path)
         check("verify", path)
         check("hash", path)
+        check("stats", path)
+        check("diff", path, valid / "example.dsckpt")
     for path in sorted(path for path in valid.iterdir() if path.is_dir()):
         check("inspect", path)
         check("verify", path)
@@ -63,6 +65,9 @@ with tempfile.TemporaryDirectory() as folder:
     for path in [*sorted(invalid.glob("v-*.dsckpt")), *sorted(invalid.glob("f1-*.dsckpt"))]:
         check("verify", path)
         check("inspect", path)
+    check("stats", valid / "sharded", "--by", "all")
+    check("diff", run, valid / "sharded", "--all")
+    check("diff", valid / "example.dsckpt", valid / "example.dsckpt", "--summary", "--rtol", "1e-3")
     check("ls", run)
     check("inspect", run)
     check("export", valid / "example.dsckpt", "-o", folder / "e.safetensors")

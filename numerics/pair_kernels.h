@@ -1,0 +1,44 @@
+#ifndef DSCKPT_NUMERICS_PAIR_KERNELS_H_
+#define DSCKPT_NUMERICS_PAIR_KERNELS_H_
+
+// What tells two blocks of elements apart, for each instruction set that may be there.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace dsckpt::numerics {
+
+/// Sums over pairs of elements a and b.
+struct PairSums {
+  double difference = 0;  ///< of (b - a)^2
+  double cross = 0;       ///< of (b - a)(b + a)
+  double first = 0;       ///< of a^2
+  double second = 0;      ///< of b^2
+};
+
+/// What one block of pairs comes to.
+struct PairBlock {
+  PairSums sums;
+  double max_abs = 0;    ///< of |b - a|
+  uint64_t changed = 0;  ///< elements of other bits
+  uint64_t max_ulp = 0;  ///< steps from a to b among the numbers of the dtype
+};
+
+/// Takes kBlockElements pairs. Returns false when an element is not finite; the rest is then of no
+/// meaning. `max_rel`, which grows: the greatest |b - a| / max(|a|, |b|).
+using PairKernel = bool (*)(const std::byte* a, const std::byte* b, PairBlock& block,
+                            double& max_rel);
+
+/// The kernels of one instruction set. All give the same bits.
+struct PairKernels {
+  const char* target;
+  PairKernel f16, bf16, f32, f64;
+};
+
+/// Those that run on this machine, the fastest first; never none.
+std::span<const PairKernels> UsablePairKernels();
+
+}  // namespace dsckpt::numerics
+
+#endif  // DSCKPT_NUMERICS_PAIR_KERNELS_H_

@@ -1,0 +1,72 @@
+#ifndef DSCKPT_TOOLS_ROWS_H_
+#define DSCKPT_TOOLS_ROWS_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "dsckpt/status.h"
+#include "tools/terminal/command_line.h"
+
+// Results that are rows of numbers: chosen, sorted, and written as a table, CSV or JSON.
+
+namespace dsckpt::tools {
+
+class Console;
+
+/// Nothing, a text, a count, a number or a shape. A number that is not finite has no value.
+using Cell = std::variant<std::monostate, std::string, uint64_t, double, std::vector<int64_t>>;
+
+Cell MaybeCell(const std::optional<double>& number);
+
+/// What the command line says of the output.
+struct RowOptions {
+  std::string format;                ///< "table", "csv", "jsonl" or "json"; empty: as it fits
+  std::string file;                  ///< empty: standard output
+  std::vector<std::string> columns;  ///< empty: those of the command
+  std::string sort;                  ///< COLUMN or COLUMN:desc
+  std::optional<uint64_t> limit;
+};
+
+/// --format, -o, --columns, --sort and --limit.
+void AddRowOptions(CommandLine& line, RowOptions& options);
+
+/// Rows under named columns.
+class Rows {
+ public:
+  /// `shown`: the columns that a table has by itself.
+  Rows(std::vector<std::string> columns, std::vector<std::string> shown)
+      : columns_(std::move(columns)), shown_(std::move(shown)) {}
+
+  void Add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
+  size_t size() const { return rows_.size(); }
+
+  /// Sorts, cuts and chooses. kInvalidArgument: there is no such column.
+  Status Arrange(const RowOptions& options);
+  /// Writes the rows. `head` and `tail`: members of the JSON document before and behind "rows", as
+  /// text, such as "\"path\":\"x\"". Returns what kept it from being written.
+  Status Write(Console& console, const RowOptions& options, const std::string& head,
+               const std::string& tail) const;
+  /// Whether Write() prints a table, beside which a command may say more.
+  static bool IsTable(const Console& console, const RowOptions& options);
+
+ private:
+  Result<size_t> FindColumn(std::string_view name) const;
+  std::vector<size_t> Positions(const std::vector<std::string>& names) const;
+  void PrintAsTable(Console& console) const;
+  std::string Csv() const;
+  std::string JsonRow(const std::vector<Cell>& row) const;
+  std::string Json(const std::string& head, const std::string& tail) const;
+
+  std::vector<std::string> columns_, shown_;
+  std::vector<std::string> chosen_;  // By --columns.
+  std::vector<std::vector<Cell>> rows_;
+};
+
+}  // namespace dsckpt::tools
+
+#endif  // DSCKPT_TOOLS_ROWS_H_
