@@ -4,6 +4,7 @@
 // The commands.
 
 #include <functional>
+#include <string>
 
 #include "tools/terminal/command_line.h"
 #include "tools/terminal/console.h"
@@ -25,6 +26,11 @@ Command AddMerge(Program& program);
 Command AddConvert(Program& program);
 Command AddList(Program& program);
 Command AddHash(Program& program);
+Command AddHelp(Program& program);
+Command AddCompletion(Program& program);
+
+/// For a word that is no command.
+Status UnknownCommand(const ProgramPages& all, const std::string& word);
 
 }  // namespace dsckpt::tools
 

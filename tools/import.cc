@@ -208,7 +208,8 @@ Command AddImport(Program& program) {
       "The step is that of --step, else of the member `step` of __metadata__, else the\n"
       "number in a file name such as step1000.safetensors or model-step-1000.safetensors;\n"
       "without any of these there is none. A VALUE is a number, true, false, null, or text.\n"
-      "Tensors are laid out anew, by alignment and name: their order in the file is not kept.");
+      "Tensors are laid out anew, by alignment and name: their order in the file is not kept.\n"
+      "Exit code: 0 done; 1 the input is damaged; 2 could not do it.");
   return {line, [options](Console& console) { return Import(console, *options); }};
 }
 

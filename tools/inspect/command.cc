@@ -109,8 +109,9 @@ Command AddInspect(Program& program) {
       "  {\"$tag\":\"torch.Size\",\"value\":...} (a finer type)\n"
       "Items in the tree: {\"$tensor\":name}, {\"$alias\":name}, {\"$object\":name}.\n"
       "Of a checkpoint directory: its shards, whole tensors, rank 0's attributes, what is\n"
-      "missing; exit code 1 when it is incomplete. Of a run directory: as dsckpt ls. Of a\n"
-      "model's directory: its model.safetensors or the files of its .index.json.");
+      "missing. Of a run directory: as dsckpt ls. Of a\n"
+      "model's directory: its model.safetensors or the files of its .index.json.\n"
+      "Exit code: 0 shown; 1 it is damaged or incomplete; 2 could not look.");
   return {line, [options](Console& console) { return Inspect(console, *options); }};
 }
 

@@ -52,6 +52,7 @@ Console::Console()
 
 void Console::Configure(const CommonOptions& options) {
   json_ = options.json;
+  quiet_ = options.quiet;
   color_ = WantColor(options.color, out_is_terminal_);
 }
 
@@ -83,13 +84,17 @@ void Console::Flush() {
 }
 
 void Console::Note(std::string_view text) {
+  if (!quiet_) Say(text);
+}
+
+void Console::Say(std::string_view text) {
   Flush();  // Keeps the order where both streams go to one terminal.
   // Nobody can be told when standard error itself is gone.
   (void)WriteAll(STDERR_FILENO, Format("dsckpt: {}\n", SafeText(text)));
 }
 
 int Console::Fail(const Status& status) {
-  Note(Sentence(status));
+  Say(Sentence(status));
   if (json_) WriteErrorJson(*this, status);
   return ExitCodeFor(status.code());
 }
@@ -97,7 +102,7 @@ int Console::Fail(const Status& status) {
 int Console::Finish(int code) {
   Flush();
   if (write_errno_ == 0 || write_errno_ == EPIPE) return code;
-  Note(Format("cannot write to standard output: {}", strerror(write_errno_)));
+  Say(Format("cannot write to standard output: {}", strerror(write_errno_)));
   return kExitFailed;
 }
 
