@@ -78,6 +78,7 @@ int Main(int argc, char** argv) {
   const std::vector<Command> commands = {
       AddInspect(program), AddVerify(program),    AddImport(program), AddExport(program),
       AddMerge(program),   AddConvert(program),   AddList(program),   AddHash(program),
+      AddExtract(program), AddCat(program),       AddEdit(program),   AddRollback(program),
       AddHelp(program),    AddCompletion(program)};
   for (const Command& command : commands) AddCommonOptions(command.line, options);
 

@@ -26,6 +26,10 @@ Command AddMerge(Program& program);
 Command AddConvert(Program& program);
 Command AddList(Program& program);
 Command AddHash(Program& program);
+Command AddExtract(Program& program);
+Command AddCat(Program& program);
+Command AddEdit(Program& program);
+Command AddRollback(Program& program);
 Command AddHelp(Program& program);
 Command AddCompletion(Program& program);
 
