@@ -54,7 +54,7 @@ TEST_CASE("usage: help and version on stdout with 0, mistakes on stderr with 2")
       {{"version"}, 0, std::string("dsckpt ") + dsckpt::VersionString() + "\n", ""},
       {{"-V"}, 0, std::string("dsckpt ") + dsckpt::VersionString() + "\n", ""},
       {{"inspect"}, 2, "", "dsckpt inspect --help"},
-      {{"inspect", "a", "b"}, 2, "", "inspect"},
+      {{"export", "a", "b", "-o", "c"}, 2, "", "one argument too many: 'b'"},
       {{"inspect", missing, "--sort", "colour"}, 2, "", "--sort: takes one of name, size, offset"},
       {{"inspect", missing, "--fliter", "a"}, 2, "", "'--fliter': did you mean --filter?"},
       {{"inspect", missing, "--filter"}, 2, "", "--filter takes a value: --filter GLOB"},

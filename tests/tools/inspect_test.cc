@@ -312,7 +312,8 @@ TEST_CASE("inspect on a terminal keeps to its width and to 40 rows") {
   }
   WriteWholeFile(path, Safetensors(header + "}", Counting(50)));
   for (const int width : {40, 80, 160}) {
-    const Outcome outcome = RunOnTerminal({"inspect", path, "--color", "never"}, width);
+    const Outcome outcome =
+        RunOnTerminal({"inspect", path, "--color", "never", "--no-collapse"}, width);
     INFO(outcome.out);
     CHECK(outcome.code == 0);
     CHECK(Contains(outcome.out, "... 10 more"));

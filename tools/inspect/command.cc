@@ -1,6 +1,9 @@
 // dsckpt inspect: what a file holds.
 
+#include <algorithm>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "tools/commands.h"
 #include "tools/inspect/inspect.h"
@@ -8,6 +11,24 @@
 
 namespace dsckpt::tools {
 namespace {
+
+struct InspectCommand {
+  std::vector<std::string> paths;
+  InspectOptions options;
+};
+
+/// What options ask of each other, whatever they are for.
+Status CheckListing(const Console& console, const InspectOptions& options) {
+  const auto invalid = [](const char* why) { return Status(StatusCode::kInvalidArgument, why); };
+  if (options.collapse && options.no_collapse) {
+    return invalid("inspect: --collapse and --no-collapse say the opposite: give one of them");
+  }
+  if (options.depth && !options.tree) return invalid("inspect: --depth is for --tree");
+  if (console.json() && (options.collapse || options.depth)) {
+    return invalid("inspect: --json gives every name: leave out --collapse and --depth");
+  }
+  return {};
+}
 
 Status Refuse(const Operand& operand, const std::string& why) {
   return Status(StatusCode::kInvalidArgument, operand.path + why).WithPath(operand.path);
@@ -55,8 +76,8 @@ int InspectFile(Console& console, const InspectOptions& options) {
   return kExitOk;
 }
 
-int Inspect(Console& console, const InspectOptions& given) {
-  const Result<Operand> operand = ToOperand(given.path);
+int Inspect(Console& console, const std::string& path, const InspectOptions& given) {
+  const Result<Operand> operand = ToOperand(path);
   if (!operand.ok()) return console.Fail(operand.status());
   if (const Status status = CheckOptions(*operand, given); !status.ok()) {
     return console.Fail(status);
@@ -70,17 +91,31 @@ int Inspect(Console& console, const InspectOptions& given) {
   return InspectCheckpoint(console, *inputs, options);
 }
 
+int InspectAll(Console& console, const InspectCommand& command) {
+  if (const Status status = CheckListing(console, command.options); !status.ok()) {
+    return console.Fail(status);
+  }
+  if (command.paths.size() > 1) console.OneLineDocuments();
+  int code = kExitOk;
+  for (const std::string& path : command.paths) {
+    if (&path != &command.paths.front() && !console.json()) console.Write("\n");
+    code = std::max(code, Inspect(console, path, command.options));
+    if (!console.writable()) break;
+  }
+  return code;
+}
+
 }  // namespace
 
 Command AddInspect(Program& program) {
-  auto options = std::make_shared<InspectOptions>();
+  auto command = std::make_shared<InspectCommand>();
+  InspectOptions* const options = &command->options;
   CommandLine line =
       program.AddCommand("inspect", "Show what a file, checkpoint or run directory holds");
-  line.Add("PATH", options->path,
-           "A dsckpt or safetensors file; a checkpoint, run or model directory; or an "
-           ".index.json")
+  line.Add("PATH", command->paths,
+           "dsckpt or safetensors files; checkpoint, run or model directories; .index.json")
       .Required()
-      .Placeholder(" ");
+      .Placeholder("...");
   AddNameFilter(line, options->names, "List only names that match a pattern; repeatable",
                 "Not those that match; repeatable");
   line.Add("--sort", options->sort, "name (default), size (largest first) or offset")
@@ -90,12 +125,21 @@ Command AddInspect(Program& program) {
       .FromZero()
       .Placeholder("N");
   line.AddFlag("--tree", options->tree, "Show the state tree instead of the tables");
+  line.Add("--depth", options->depth, "Levels of the tree; 0 (default): all")
+      .FromZero()
+      .Placeholder("N");
+  line.AddFlag("--collapse", options->collapse,
+               "One row for names that differ in numbers alone (layers.#)");
+  line.AddFlag("--no-collapse", options->no_collapse,
+               "Each name on its own; else a terminal collapses more than 40");
   line.Footer(
       "Examples:\n"
       "  dsckpt inspect step-1200.dsckpt\n"
       "  dsckpt inspect model.safetensors --filter '*.weight' --sort size --limit 10\n"
       "  dsckpt inspect step-1200.dsckpt --tree\n"
+      "  dsckpt inspect model.safetensors --tree --depth 2\n"
       "  dsckpt inspect step-1200.dsckpt --json | jq '.tensors[].name'\n"
+      "  dsckpt inspect run/*.dsckpt --json | jq .attributes.loss\n"
       "  dsckpt inspect run/step-0000001200 --filter 'layers.0.*'\n"
       "\n"
       "A pattern covers the whole name: * any text, ? one character, [a-z] one of a\n"
@@ -111,8 +155,10 @@ Command AddInspect(Program& program) {
       "Of a checkpoint directory: its shards, whole tensors, rank 0's attributes, what is\n"
       "missing. Of a run directory: as dsckpt ls. Of a\n"
       "model's directory: its model.safetensors or the files of its .index.json.\n"
+      "Without a state tree, --tree is made of the names, split at '.' and '/'. With --json\n"
+      "several paths give a document a line.\n"
       "Exit code: 0 shown; 1 it is damaged or incomplete; 2 could not look.");
-  return {line, [options](Console& console) { return Inspect(console, *options); }};
+  return {line, [command](Console& console) { return InspectAll(console, *command); }};
 }
 
 }  // namespace dsckpt::tools

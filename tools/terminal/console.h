@@ -37,6 +37,9 @@ class Console {
 
   bool json() const { return json_; }
   bool quiet() const { return quiet_; }
+  /// Documents are of one line each from now on, because there may be several (JSON Lines).
+  void OneLineDocuments() { one_line_documents_ = true; }
+  bool one_line_documents() const { return one_line_documents_; }
   bool out_is_terminal() const { return out_is_terminal_; }
   bool err_is_terminal() const { return err_is_terminal_; }
   /// Columns to fit output to; 0: not a terminal, no limit.
@@ -79,6 +82,7 @@ class Console {
 
   bool json_ = false;
   bool quiet_ = false;
+  bool one_line_documents_ = false;
   bool color_ = false;
   bool out_is_terminal_, err_is_terminal_, utf8_;
   size_t out_width_, err_width_;

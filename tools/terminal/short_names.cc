@@ -12,8 +12,9 @@ constexpr const char* kCut = "...";
 // A listing of a million names takes no more memory than this many.
 constexpr size_t kRemembered = 10'000;
 
+/// A pattern of numbers (#) tells as much as they do.
 bool HasDigit(std::string_view text) {
-  return text.find_first_of("0123456789") != std::string_view::npos;
+  return text.find_first_of("0123456789#") != std::string_view::npos;
 }
 
 /// The last columns of a name.

@@ -15,6 +15,13 @@ constexpr size_t kGap = 2;
 constexpr size_t kWidestPadding = 100;
 constexpr size_t kNarrowest = 12;
 
+/// The first that may be cut.
+size_t NamesColumn(const std::vector<Column>& columns) {
+  const auto first = std::find_if(columns.begin(), columns.end(),
+                                  [](const Column& column) { return column.shrinks; });
+  return first == columns.end() ? 0 : static_cast<size_t>(first - columns.begin());
+}
+
 // Widths by content; 0: the column is empty and left out.
 std::vector<size_t> Measure(const std::vector<Column>& columns, size_t rows, const FillRow& fill) {
   std::vector<size_t> widths(columns.size(), 0);
@@ -82,10 +89,9 @@ class RowPrinter {
     const size_t columns = DisplayWidth(cell);
     const size_t padding = columns < width ? width - columns : 0;
     if (align == Column::Align::kRight) line_.append(padding, ' ');
-    // Names are the first column.
-    line_ += !cut || columns <= width ? cell
-             : column == 0            ? names_.Fit(cell, width)
-                                      : FitWidth(cell, width);
+    line_ += !cut || columns <= width          ? cell
+             : column == NamesColumn(columns_) ? names_.Fit(cell, width)
+                                               : FitWidth(cell, width);
     if (align == Column::Align::kLeft) line_.append(padding, ' ');
   }
 
@@ -103,9 +109,9 @@ void PrintTable(Console& console, const std::vector<Column>& columns, size_t row
   std::vector<size_t> widths = Measure(columns, rows, fill);
   bool names_are_cut = false;
   if (console.out_width() != 0) {
-    const size_t needed = widths[0];
+    const size_t needed = widths[NamesColumn(columns)];
     Fit(columns, console.out_width(), widths);
-    names_are_cut = widths[0] < needed;
+    names_are_cut = widths[NamesColumn(columns)] < needed;
   } else {
     for (size_t& width : widths) width = std::min(width, kWidestPadding);
   }
@@ -113,7 +119,7 @@ void PrintTable(Console& console, const std::vector<Column>& columns, size_t row
   ShortNames names;
   for (size_t row = 0; names_are_cut && row < rows; ++row) {
     fill(row, cells);
-    names.Add(cells[0]);
+    names.Add(cells[NamesColumn(columns)]);
   }
   RowPrinter printer(console, columns, std::move(widths), std::move(names));
   for (size_t i = 0; i < columns.size(); ++i) cells[i] = columns[i].heading;

@@ -15,7 +15,7 @@ class Console;
 struct Column {
   const char* heading;
   enum class Align { kLeft, kRight } align = Align::kLeft;
-  /// May be cut to fit a terminal.
+  /// May be cut to fit a terminal. The first such column holds names.
   bool shrinks = false;
 };
 
