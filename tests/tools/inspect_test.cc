@@ -17,9 +17,10 @@ namespace {
 
 Json InspectJson(std::vector<std::string> args) {
   args.insert(args.begin(), {"inspect", "--json"});
-  const Outcome outcome = RunOk(args);
+  const Outcome outcome = RunTool(args);
   const Json json = Json::parse(outcome.out);
   const bool listed = !json["tensors"].empty() || !json["objects"].empty();
+  CHECK(outcome.code == (listed ? 0 : 1));
   CHECK(Contains(outcome.err, "no name is taken") == !listed);
   CHECK(outcome.err.empty() == listed);
   return json;

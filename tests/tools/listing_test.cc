@@ -207,3 +207,17 @@ TEST_CASE("ls --attr: attributes, else values of the state; ls --limit: the newe
   CHECK(Contains(terminal.out, "step-45.dsckpt"));
   CHECK(Lines(RunOk({"ls", dir.path()}).out).size() == 46);
 }
+
+TEST_CASE("patterns that take nothing: exit code 1, as grep has it") {
+  TempDir dir;
+  const std::string path = dir / "z";  // One letter, which other words hold too.
+  WriteNames(path, {"one"});
+  for (const std::string command : {"inspect", "hash"}) {
+    CHECK(RunTool({command, path, "-f", "o*"}).code == 0);
+    const Outcome outcome = RunTool({command, path, "-f", "z*"});
+    CHECK(outcome.code == 1);
+    CHECK(Contains(outcome.err, path + ": no name is taken"));
+  }
+  WriteWholeFile(path, std::string(300, '\0'));
+  CHECK(Contains(RunTool({"inspect", path}).err, path + ": begins with zeros"));
+}

@@ -117,6 +117,7 @@ void PrintTensors(Console& console, const Checkpoint& checkpoint,
                             info.bytes};
     });
   }
+  if (tensors.empty()) return;
   const size_t all = groups.empty() ? tensors.size() : groups.size();
   const size_t rows = limit == 0 ? all : std::min<size_t>(limit, all);
   console.Write("\n");
@@ -318,7 +319,8 @@ int InspectCheckpoint(Console& console, const Inputs& inputs, const InspectOptio
   const merge::CheckpointHealth health = merge::HealthOf(checkpoint);
   std::vector<uint32_t> tensors = Select(checkpoint, options);
   const Totals totals = TotalsOf(checkpoint, tensors);
-  const int code = health.complete ? kExitOk : kExitNo;
+  const bool nothing = tensors.empty() && options.names.any();
+  const int code = health.complete && !nothing ? kExitOk : kExitNo;
   if (tensors.empty()) NoteNothingTaken(console, options);
   if (console.json()) {
     const uint64_t limit = options.limit.value_or(0);

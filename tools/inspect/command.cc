@@ -73,7 +73,11 @@ int InspectFile(Console& console, const InspectOptions& options) {
   } else {
     InspectText(console, file.value(), options);
   }
-  return kExitOk;
+  // As grep does.
+  const bool nothing = options.names.any() &&
+                       SelectTensors(*file, options.names, SortBy::kName).empty() &&
+                       SelectObjects(*file, options.names).empty();
+  return nothing ? kExitNo : kExitOk;
 }
 
 int Inspect(Console& console, const std::string& path, const InspectOptions& given) {
@@ -157,7 +161,7 @@ Command AddInspect(Program& program) {
       "model's directory: its model.safetensors or the files of its .index.json.\n"
       "Without a state tree, --tree is made of the names, split at '.' and '/'. With --json\n"
       "several paths give a document a line.\n"
-      "Exit code: 0 shown; 1 it is damaged or incomplete; 2 could not look.");
+      "Exit code: 0 shown; 1 it is damaged or incomplete, or patterns take nothing; 2 could not look.");
   return {line, [command](Console& console) { return InspectAll(console, *command); }};
 }
 

@@ -1,5 +1,6 @@
 #include "tools/terminal/console.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <langinfo.h>
 #include <stdlib.h>
@@ -39,6 +40,17 @@ bool WantColor(const std::string& option, bool terminal) {
   const char* term = getenv("TERM");
   const bool dumb = term != nullptr && strcmp(term, "dumb") == 0;
   return terminal && !dumb && (no_color == nullptr || *no_color == '\0');
+}
+
+/// Whether `part` stands in `text`, and is not a part of a longer word.
+bool HoldsWord(const std::string& text, const std::string& part) {
+  const auto in_word = [&](size_t at) {
+    return at < text.size() && isalnum(static_cast<unsigned char>(text[at])) != 0;
+  };
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    if ((at == 0 || !in_word(at - 1)) && !in_word(at + part.size())) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -124,7 +136,7 @@ int ExitCodeFor(StatusCode code) {
 std::string Sentence(const Status& status) {
   std::string text = status.message();
   if (text.empty()) text = StatusCodeName(status.code());
-  const auto lacks = [&](const std::string& part) { return text.find(part) == std::string::npos; };
+  const auto lacks = [&](const std::string& part) { return !HoldsWord(text, part); };
   if (!status.path().empty() && lacks(status.path())) text = status.path() + ": " + text;
   if (status.offset() >= 0 && lacks(std::to_string(status.offset()))) {
     text += Format(" (at offset {})", status.offset());
