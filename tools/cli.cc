@@ -33,7 +33,10 @@ void OccupyStandardDescriptors() {
 
 void AddCommonOptions(CommandLine line, CommonOptions& options) {
   line.AddFlag("--json", options.json, "Print the result as one JSON document");
-  line.AddFlag("-q,--quiet", options.quiet, "Print errors alone: the exit code is the answer");
+  // A command may have one that leaves out less.
+  if (!line.Has("--quiet")) {
+    line.AddFlag("-q,--quiet", options.quiet, "Print errors alone: the exit code is the answer");
+  }
   line.Add("--color", options.color, "auto (default), always or never; NO_COLOR counts")
       .OneOf({"auto", "always", "never"})
       .Placeholder("WHEN");

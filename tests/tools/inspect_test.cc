@@ -340,8 +340,8 @@ TEST_CASE("inspect ignores no option: what it cannot do it refuses") {
   std::filesystem::copy(path, run + "/step-1");
   for (const Strings& args :
        {Strings{path, "--tree", "--filter", "*"}, Strings{path, "--tree", "--sort", "size"},
-        Strings{model, "--tree"}, Strings{model, "--sort", "offset"}, Strings{run, "--filter", "*"},
-        Strings{run, "--tree"}, Strings{run, "--limit", "1"}}) {
+        Strings{model, "--tree", "--json"}, Strings{model, "--sort", "offset"},
+        Strings{run, "--filter", "*"}, Strings{run, "--tree"}, Strings{run, "--limit", "1"}}) {
     Strings command = {"inspect"};
     command.insert(command.end(), args.begin(), args.end());
     const Outcome outcome = RunTool(command);

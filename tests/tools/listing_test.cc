@@ -146,6 +146,17 @@ TEST_CASE("inspect --tree of a file without a tree is made of its names") {
             "|   |   |-- #: x2, 4 items, 4 B\n" + "|   |   `-- 2.a" + item +
             "|   `-- norm: U8 [1]  1 B; 2 items, 2 B\n" + "|       `-- bias" + item + "`-- x" +
             item);
+  const std::string model = dir / "model";
+  std::filesystem::create_directory(model);
+  WriteNames(model + "/1.safetensors", {"m.layers.0.a", "m.layers.0.b"});
+  WriteNames(model + "/2.safetensors", {"m.norm"});
+  WriteWholeFile(model + "/model.safetensors.index.json",
+                 R"({"weight_map":{"m.layers.0.a":"1.safetensors",)"
+                 R"("m.layers.0.b":"1.safetensors","m.norm":"2.safetensors"}})");
+  const std::string whole =
+      RunTool({"inspect", model, "--tree", "-x", "*.b"}, {.setenv = {"LC_ALL=C"}}).out;
+  CHECK(whole.ends_with("\n\n`-- m: 2 items, 2 B\n    |-- layers.0.a" + item + "    `-- norm" +
+                        item));
   // A name of dots alone is no reason to run out of stack.
   WriteNames(path, {std::string(60000, '.')});
   CHECK(RunTool({"inspect", path, "--tree"}).code == 0);

@@ -340,7 +340,20 @@ int InspectCheckpoint(Console& console, const Inputs& inputs, const InspectOptio
     PrintMetadata(console, *first);
   }
   PrintShards(console, health, limit);
-  PrintTensors(console, checkpoint, tensors, options, limit);
+  if (options.tree) {
+    console.Write("\n");
+    NameTree names;
+    for (const uint32_t tensor : tensors) {
+      const LogicalTensorInfo info = checkpoint.tensor(tensor);
+      names.Add(
+          info.name,
+          Format("{} {}  {}", DTypeText(info.dtype), ShapeText(info.shape), HumanBytes(info.bytes)),
+          info.bytes);
+    }
+    PrintNameTree(console, names, options, limit);
+  } else {
+    PrintTensors(console, checkpoint, tensors, options, limit);
+  }
   PrintProblems(console, health);
   return code;
 }

@@ -35,7 +35,7 @@ Status Refuse(const Operand& operand, const std::string& why) {
 }
 
 /// No option is ignored without a word.
-Status CheckOptions(const Operand& operand, const InspectOptions& options) {
+Status CheckOptions(const Operand& operand, const InspectOptions& options, bool json) {
   const bool listed = options.names.any() || options.sort != "name" || options.limit;
   switch (operand.kind) {
     case OperandKind::kRun:
@@ -45,10 +45,10 @@ Status CheckOptions(const Operand& operand, const InspectOptions& options) {
                     "files and checkpoints, which 'dsckpt ls' lists");
     case OperandKind::kCheckpoint:
     case OperandKind::kIndex:
-      if (options.tree) {
+      if (options.tree && json) {
         return Refuse(operand,
                       " is in several files, each of which has a tree of its own: --tree "
-                      "of one of them");
+                      "--json of one of them");
       }
       if (options.sort == "offset") {
         return Refuse(operand,
@@ -83,7 +83,7 @@ int InspectFile(Console& console, const InspectOptions& options) {
 int Inspect(Console& console, const std::string& path, const InspectOptions& given) {
   const Result<Operand> operand = ToOperand(path);
   if (!operand.ok()) return console.Fail(operand.status());
-  if (const Status status = CheckOptions(*operand, given); !status.ok()) {
+  if (const Status status = CheckOptions(*operand, given, console.json()); !status.ok()) {
     return console.Fail(status);
   }
   InspectOptions options = given;
@@ -159,9 +159,11 @@ Command AddInspect(Program& program) {
       "Of a checkpoint directory: its shards, whole tensors, rank 0's attributes, what is\n"
       "missing. Of a run directory: as dsckpt ls. Of a\n"
       "model's directory: its model.safetensors or the files of its .index.json.\n"
-      "Without a state tree, --tree is made of the names, split at '.' and '/'. With --json\n"
+      "Of several files and without a state tree, --tree is made of the names, split at '.' and "
+      "'/'. With --json\n"
       "several paths give a document a line.\n"
-      "Exit code: 0 shown; 1 it is damaged or incomplete, or patterns take nothing; 2 could not look.");
+      "Exit code: 0 shown; 1 it is damaged or incomplete, or patterns take nothing; 2 could not "
+      "look.");
   return {line, [command](Console& console) { return InspectAll(console, *command); }};
 }
 

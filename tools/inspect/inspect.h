@@ -9,6 +9,7 @@
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/file.h"
 #include "merge/metadata.h"
+#include "tools/inspect/name_tree.h"
 #include "tools/items.h"
 #include "tools/operand.h"
 
@@ -72,6 +73,9 @@ void PrintMore(Console& console, uint64_t more);
 /// The state tree, one line a node, or one that is made of the names; at most `limit` lines (0:
 /// all).
 void PrintTree(Console& console, const File& file, const InspectOptions& options, uint64_t limit);
+/// The one that is made of names.
+void PrintNameTree(Console& console, NameTree& names, const InspectOptions& options,
+                   uint64_t limit);
 
 }  // namespace dsckpt::tools
 

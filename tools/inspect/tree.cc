@@ -76,29 +76,27 @@ NameTree NamesOf(const File& file) {
     const ObjectInfo info = file.object(i);
     names.Add(info.name, ObjectText(info), info.raw_bytes);
   }
-  names.Order();
   return names;
 }
 
 class TreePrinter {
  public:
-  TreePrinter(Console& console, const File& file, uint64_t depth, uint64_t limit)
+  TreePrinter(Console& console, uint64_t depth, uint64_t limit)
       : console_(console),
-        file_(file),
         depth_(depth),
         limit_(limit),
         glyphs_(console.utf8() ? kBoxes : kAscii) {}
 
-  void Children(const Node& parent, uint64_t level = 1) {
+  void Children(const File& file, const Node& parent, uint64_t level = 1) {
     const size_t prefix_bytes = prefix_.size();
     uint32_t position = 0;
     for (const Node& child : parent) {
       const bool last = position + 1 == parent.size();
-      std::string text = KeyText(child.key(), position) + ": " + NodeText(file_, child);
+      std::string text = KeyText(child.key(), position) + ": " + NodeText(file, child);
       if (!child.tag().empty()) text += Format(" ({})", TerminalName(child.tag()));
       if (!Line(text, last)) return;
       prefix_ += last ? glyphs_.space : glyphs_.pass;
-      if (child.is_container() && level != depth_) Children(child, level + 1);
+      if (child.is_container() && level != depth_) Children(file, child, level + 1);
       prefix_.resize(prefix_bytes);
       ++position;
     }
@@ -116,7 +114,11 @@ class TreePrinter {
     }
   }
 
-  bool stopped() const { return stopped_; }
+  /// Says so where lines were left out.
+  void Finish() const {
+    if (!stopped_ || !console_.writable()) return;
+    console_.Print("{}\n", console_.Styled(Style::kDim, "... (--limit 0 shows all)"));
+  }
 
  private:
   // False when no more lines are wanted.
@@ -134,7 +136,6 @@ class TreePrinter {
   }
 
   Console& console_;
-  const File& file_;
   const uint64_t depth_;
   const uint64_t limit_;
   const Glyphs glyphs_;
@@ -145,21 +146,27 @@ class TreePrinter {
 
 }  // namespace
 
+void PrintNameTree(Console& console, NameTree& names, const InspectOptions& options,
+                   uint64_t limit) {
+  names.Order();
+  if (options.collapses(console, names.Lines())) names.Collapse();
+  names.Join();
+  TreePrinter printer(console, options.depth.value_or(0), limit);
+  printer.Children(names.root());
+  printer.Finish();
+}
+
 void PrintTree(Console& console, const File& file, const InspectOptions& options, uint64_t limit) {
-  TreePrinter printer(console, file, options.depth.value_or(0), limit);
-  if (const std::optional<Node> tree = file.tree()) {
-    console.Print("{}\n", NodeText(file, *tree));
-    printer.Children(*tree);
-  } else {
+  const std::optional<Node> tree = file.tree();
+  if (!tree) {
     console.Write("no state tree: names split at '.' and '/'\n");
     NameTree names = NamesOf(file);
-    if (options.collapses(console, names.Lines())) names.Collapse();
-    names.Join();
-    printer.Children(names.root());
+    return PrintNameTree(console, names, options, limit);
   }
-  if (printer.stopped() && console.writable()) {
-    console.Print("{}\n", console.Styled(Style::kDim, "... (--limit 0 shows all)"));
-  }
+  console.Print("{}\n", NodeText(file, *tree));
+  TreePrinter printer(console, options.depth.value_or(0), limit);
+  printer.Children(file, *tree);
+  printer.Finish();
 }
 
 }  // namespace dsckpt::tools

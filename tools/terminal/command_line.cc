@@ -34,7 +34,7 @@ OptionPage PageOf(const CLI::Option& option) {
   }
   const std::string placeholder = option.get_option_text();
   page.many = page.positional && placeholder == "...";
-  if (!page.positional && option.get_type_size_max() != 0) page.value = placeholder;
+  if (!page.positional && option.get_type_size_max() != 0) page.value = placeholder.empty() ? "VALUE" : placeholder;
   page.help = option.get_description();
   page.required = option.get_required();
   page.choices = Choices(option.get_type_name());
@@ -193,6 +193,9 @@ Argument CommandLine::AddFlag(const std::string& names, bool& value, const std::
 
 void CommandLine::Footer(const std::string& text) { app_->footer(text); }
 std::string CommandLine::name() const { return app_->get_name(); }
+bool CommandLine::Has(const std::string& name) const {
+  return app_->get_option_no_throw(name) != nullptr;
+}
 bool CommandLine::chosen() const { return app_->parsed(); }
 
 Program::Program(const std::string& name, const std::string& version,

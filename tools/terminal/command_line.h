@@ -60,6 +60,8 @@ class CommandLine {
   void Footer(const std::string& text);
 
   std::string name() const;
+  /// Whether an option of this name has been added.
+  bool Has(const std::string& name) const;
   /// Whether it is the one that was given.
   bool chosen() const;
 
