@@ -34,7 +34,7 @@ OptionPage PageOf(const CLI::Option& option) {
   }
   const std::string placeholder = option.get_option_text();
   page.many = page.positional && placeholder == "...";
-  if (!page.positional && option.get_type_size_max() != 0) page.value = placeholder.empty() ? "VALUE" : placeholder;
+  if (!page.positional && option.get_expected_max() != 0) page.value = placeholder.empty() ? "VALUE" : placeholder;
   page.help = option.get_description();
   page.required = option.get_required();
   page.choices = Choices(option.get_type_name());
