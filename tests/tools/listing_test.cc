@@ -192,7 +192,7 @@ TEST_CASE("several operands: text one after the other, JSON a document a line") 
   CHECK(Contains(RunOk({"ls", run, run}).out, "\n\n" + run + ":\n"));
 }
 
-TEST_CASE("ls --attr: attributes, else values of the state; ls --limit: the newest") {
+TEST_CASE("ls --attr: attributes, else values of the state, and --limit the newest") {
   TempDir dir;
   SaveAttributes(dir / "step-1.dsckpt", 1, 2.5, false);
   SaveAttributes(dir / "step-2.dsckpt", 2, 2.25, true);
