@@ -38,6 +38,7 @@ std::vector<std::string_view> ShortNames::Parts(std::string_view name) {
 }
 
 void ShortNames::Add(std::string_view name) {
+  ++names_;
   const auto parts = Parts(name);
   for (const std::string_view part : std::set(parts.begin(), parts.end())) {
     if (HasDigit(part)) continue;
@@ -56,8 +57,10 @@ std::string ShortNames::WithoutCommonParts(std::string_view name, size_t width,
   std::vector<std::pair<uint32_t, size_t>> order;  // how many names have it, position
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto count = counts_.find(std::string(parts[i]));
-    // One that stands alone tells more than it takes.
-    if (!HasDigit(parts[i])) order.emplace_back(count == counts_.end() ? 0 : count->second, i);
+    const uint32_t names = count == counts_.end() ? 0 : count->second;
+    // The last one says what it is, unless all end so.
+    const bool tells = i + 1 == parts.size() && names != names_;
+    if (!HasDigit(parts[i]) && !tells) order.emplace_back(names, i);
   }
   std::sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
     if (a.first != b.first) return a.first > b.first;
@@ -76,7 +79,10 @@ std::string ShortNames::WithoutCommonParts(std::string_view name, size_t width,
   for (const auto& [count, position] : order) {
     if (DisplayWidth(best) <= width) break;
     out[position] = true;
-    best = text();
+    std::string shorter = text();
+    // A part that leaves much room behind is better cut than left out.
+    if (DisplayWidth(shorter) * 3 < width * 2) break;
+    best = std::move(shorter);
   }
   return FitWidth(best, width);
 }

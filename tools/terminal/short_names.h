@@ -18,8 +18,8 @@ class ShortNames {
   void Add(std::string_view name);
 
   /// The name in at most `width` columns: parts between '.' and '/' are left out, those of most
-  /// names first, those with digits never; what is still too long is cut in the middle. Two names
-  /// become the same text only where no other cut helps.
+  /// names first, those with digits never, and the last one where it differs; what is still too
+  /// long is cut in the middle. Two names become the same text only where no other cut helps.
   std::string Fit(std::string_view name, size_t width);
 
  private:
@@ -28,6 +28,7 @@ class ShortNames {
   std::string WithoutCommonParts(std::string_view name, size_t width, bool from_left) const;
   bool Taken(const std::string& text, std::string_view name);
 
+  uint32_t names_ = 0;
   std::unordered_map<std::string, uint32_t> counts_;            // names with a part
   std::unordered_map<std::string, std::string> names_by_text_;  // what Fit() made, and of what
 };
