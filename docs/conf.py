@@ -80,7 +80,7 @@ def command_line() -> str:
     """The reference of the command line, from the command itself."""
     overview = run_help("--help")
     text = f"```text\n{overview}\n```\n"
-    for name in re.findall(r"^  (\w+) {2,}\S", overview.split("Subcommands:")[1], re.MULTILINE):
+    for name in re.findall(r"^  (\w+) {2,}\S", overview.split("Commands:")[1], re.MULTILINE):
         text += f"\n## dsckpt {name}\n\n```text\n{run_help(name, '--help')}\n```\n"
     return text
 

@@ -123,6 +123,8 @@ Status Run(std::span<const std::string> paths, const std::string& output,
       metadata.AddAttributes(shard);
     }
   }
+  DSCKPT_RETURN_IF_ERROR(metadata.Change(options.attributes,
+                                         options.container == Container::kSafetensors, checkpoint));
   MergeInput input{checkpoint, plan, tree, metadata, options, cancellation};
   DSCKPT_ASSIGN_OR_RETURN(report, ReportOf(inputs, input));
   if (options.strict) DSCKPT_RETURN_IF_ERROR(CheckStrict(checkpoint, report));

@@ -41,6 +41,14 @@ std::optional<int64_t> StepIn(const Members& members) {
   return std::nullopt;
 }
 
+Result<bool> AnyHasAttribute(const Checkpoint& checkpoint, const std::string& name) {
+  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
+    DSCKPT_ASSIGN_OR_RETURN(const File shard, checkpoint.OpenShard(i));
+    if (shard.Attribute(name).ok()) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Result<FileMetadata> ReadMetadata(const File& file) {
@@ -89,6 +97,36 @@ void Metadata::AddAttributes(const File& file) {
       left_out_attributes_.insert(key);
     }
   }
+}
+
+Status Metadata::Change(const std::vector<AttributeChange>& changes, bool as_members,
+                        const Checkpoint& checkpoint) {
+  for (const AttributeChange& change : changes) {
+    if (as_members && change.value) {
+      const std::optional<std::string> text = AsMember(*change.value);
+      if (!text || IsOwn(change.name)) {
+        return Status(StatusCode::kInvalidArgument,
+                      "safetensors metadata cannot hold the attribute '" + change.name + "': " +
+                          (text ? "dsckpt writes members of this name itself"
+                                : "its value is neither text nor a number"));
+      }
+      left_out_attributes_.erase(change.name);
+      attributes_.erase(change.name);
+      keys_[change.name] = {{checkpoint.path(), *text}};
+    }
+    // An attribute and a member of one name would say different things.
+    if (change.value && !as_members && change.name != kFormat) keys_.erase(change.name);
+    if (change.value) continue;
+    size_t gone = keys_.erase(change.name);
+    if (as_members)
+      gone += attributes_.erase(change.name) + left_out_attributes_.erase(change.name);
+    DSCKPT_ASSIGN_OR_RETURN(const bool attribute, AnyHasAttribute(checkpoint, change.name));
+    if (gone != 0 || attribute) continue;
+    return Status(StatusCode::kNotFound, checkpoint.path() + " has no attribute and no metadata '" +
+                                             change.name + "' that could be taken away")
+        .WithPath(checkpoint.path());
+  }
+  return {};
 }
 
 uint64_t Metadata::lost_attributes() const {

@@ -48,6 +48,12 @@ class Metadata {
   /// express, under keys that no member has, and in which the shards do not differ. After the
   /// members of all shards.
   void AddAttributes(const File& file);
+  /// What the output is to say of attributes. In an output without any (`as_members`) all of it is
+  /// a matter of members; else members alone go of which the name is changed. kInvalidArgument: a
+  /// value that text cannot express, or a name that dsckpt keeps for itself; kNotFound: nothing of
+  /// that name goes, neither here nor among the attributes of `checkpoint`.
+  Status Change(const std::vector<AttributeChange>& changes, bool as_members,
+                const Checkpoint& checkpoint);
   /// How many names of attributes that text cannot express, or that a member keeps out.
   uint64_t left_out_attributes() const { return left_out_attributes_.size(); }
   /// How many names of attributes are in no member for any reason: these, and conflicts.

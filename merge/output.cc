@@ -106,6 +106,10 @@ Status WriteOneFile(MergeInput& input, const std::string& output) {
 
 /// The name that the output gets may say what the input does not.
 int64_t StepFor(const MergeInput& input, const std::string& name) {
+  for (const AttributeChange& change : input.options.attributes) {
+    const auto* const step = change.value ? std::get_if<int64_t>(&*change.value) : nullptr;
+    if (change.name == "step" && step != nullptr) return *step;
+  }
   if (const auto step = input.plan.choice().step) return *step;
   if (input.checkpoint.step() != kUnknownStep) return input.checkpoint.step();
   return StepInName(name).value_or(kUnknownStep);

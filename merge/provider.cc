@@ -102,8 +102,11 @@ void MergeProvider::DescribeObject(Description& description, const Key& key,
 /// Of the first rank that has each.
 void MergeProvider::DescribeAttributes(Description& description) const {
   std::set<std::string> seen;
-  if (plan_.choice().step) {
-    seen.insert("step");
+  for (const AttributeChange& change : input_.options.attributes) {
+    if (!seen.insert(change.name).second || !change.value) continue;
+    description.Attribute(change.name, *change.value);
+  }
+  if (plan_.choice().step && seen.insert("step").second) {
     description.Attribute("step", Value(*plan_.choice().step));
   }
   for (uint32_t i = 0; i < checkpoint_.shard_count(); ++i) {

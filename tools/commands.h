@@ -4,6 +4,7 @@
 // The commands.
 
 #include <functional>
+#include <string>
 
 #include "tools/terminal/command_line.h"
 #include "tools/terminal/console.h"
@@ -27,6 +28,15 @@ Command AddList(Program& program);
 Command AddHash(Program& program);
 Command AddStats(Program& program);
 Command AddDiff(Program& program);
+Command AddExtract(Program& program);
+Command AddCat(Program& program);
+Command AddEdit(Program& program);
+Command AddRollback(Program& program);
+Command AddHelp(Program& program);
+Command AddCompletion(Program& program);
+
+/// For a word that is no command.
+Status UnknownCommand(const ProgramPages& all, const std::string& word);
 
 }  // namespace dsckpt::tools
 

@@ -93,7 +93,8 @@ Command AddConvert(Program& program) {
       "else) do, which have more options; --json prints what they print. Files of\n"
       "torch.save, torch.distributed.checkpoint and DeepSpeed are converted by this\n"
       "command when it comes from the Python package, which also takes\n"
-      "--format deepspeed, --allow-pickle and --allow MODULE.CLASS.");
+      "--format deepspeed, --allow-pickle and --allow MODULE.CLASS.\n"
+      "Exit code: 0 done; 1 the input is damaged or incomplete; 2 could not do it.");
   return {line, [options](Console& console) { return Convert(console, *options); }};
 }
 

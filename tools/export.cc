@@ -373,7 +373,8 @@ Command AddExport(Program& program) {
       "that are text or numbers become members of __metadata__. Tensors lie in the order\n"
       "of their alignment, then of their names: a file that was imported had its own. Of\n"
       "more than one file the tensors are put together, as by dsckpt merge. Dtypes\n"
-      "that safetensors lacks (C128, I4, U4) are refused by name.");
+      "that safetensors lacks (C128, I4, U4) are refused by name.\n"
+      "Exit code: 0 done; 1 the input is damaged or incomplete; 2 could not do it.");
   return {line, [options](Console& console) { return Export(console, *options); }};
 }
 

@@ -138,11 +138,13 @@ void WriteDigests(JsonWriter& json, const std::string& path, const Digests& dige
 int Print(Console& console, const Options& options) {
   std::optional<JsonWriter> json;
   std::vector<Digests> all;
+  int code = kExitOk;
   for (const std::string& path : options.paths) {
     auto digests = HashOperand(console, path, options.names);
     if (!digests.ok()) return console.Fail(digests.status());
     if (digests->empty() && options.names.any()) {
       console.Note(path + ": no name is taken by --filter and --exclude");
+      code = kExitNo;
     }
     if (console.json()) {
       all.push_back(std::move(digests).value());
@@ -150,7 +152,7 @@ int Print(Console& console, const Options& options) {
       PrintDigests(console, path, *digests, options.tree);
     }
   }
-  if (!console.json()) return kExitOk;
+  if (!console.json()) return code;
   json.emplace(console);
   json->BeginObject(JsonWriter::Layout::kLines);
   json->Key("schema").String("dsckpt.hash/1");
@@ -160,7 +162,7 @@ int Print(Console& console, const Options& options) {
   }
   json->End();
   json->End();
-  return kExitOk;
+  return code;
 }
 
 /// A line of an earlier listing. Without `name`: of a whole.
@@ -297,8 +299,8 @@ Command AddHash(Program& program) {
       "whole. Objects and plain values of a state have no part in it. Of a run its\n"
       "latest checkpoint is taken. --check of a listing that was made with --filter or\n"
       "--exclude takes the same options again; lines of other names are not looked at.\n"
-      "Exit code: 0 done, or all equal; 1 some differ or are missing, or a file is bad;\n"
-      "2 could not do it.");
+      "Exit code: 0 done, or all equal; 1 some differ or are missing, a file is bad, or\n"
+      "patterns take nothing; 2 could not do it.");
   return {
       line, [options](Console& console) {
         if (!options->check.empty()) return Check(console, *options);

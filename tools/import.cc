@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "dsckpt/file.h"
 #include "merge/metadata.h"
+#include "merge/paths.h"
 #include "tools/commands.h"
 #include "tools/conversions.h"
 #include "tools/items.h"
@@ -184,10 +186,51 @@ int Import(Console& console, const ImportOptions& given) {
   return kExitOk;
 }
 
+namespace {
+
+struct ImportCommand {
+  std::vector<std::string> inputs;
+  ImportOptions options;
+};
+
+/// The name of an input in a directory of outputs.
+std::string OutputIn(const std::string& directory, const std::string& input) {
+  std::filesystem::path path(input);
+  if (!path.has_filename()) path = path.parent_path();
+  return (std::filesystem::path(directory) / path.filename()).replace_extension("dsckpt").string();
+}
+
+int ImportAll(Console& console, const ImportCommand& command) {
+  ImportOptions options = command.options;
+  const std::string output = options.files.output;
+  const bool directory = merge::IsDirectory(output);
+  if (command.inputs.size() > 1 && !directory) {
+    return console.Fail(Status(StatusCode::kInvalidArgument,
+                               output + " is no directory, and there are several inputs: create "
+                                        "it, or import them one by one")
+                            .WithPath(output));
+  }
+  if (command.inputs.size() > 1) console.OneLineDocuments();
+  int code = kExitOk;
+  for (const std::string& input : command.inputs) {
+    options.files.input = input;
+    options.files.output = directory ? OutputIn(output, input) : output;
+    code = std::max(code, Import(console, options));
+    if (code > kExitFailed) break;  // Interrupted.
+  }
+  return code;
+}
+
+}  // namespace
+
 Command AddImport(Program& program) {
-  auto options = std::make_shared<ImportOptions>();
+  auto command = std::make_shared<ImportCommand>();
+  ImportOptions* const options = &command->options;
   CommandLine line = program.AddCommand("import", "Make a dsckpt file from a safetensors file");
-  AddOutputOptions(line, options->files, "A safetensors file, or a model's directory with one");
+  line.Add("FILE", command->inputs, "safetensors files, or models' directories with one")
+      .Required()
+      .Placeholder("...");
+  AddOutput(line, options->files, "The file to write, or a directory for it (required)");
   std::vector<std::string> names;
   for (const Encoding encoding : kEncodings) names.emplace_back(EncodingName(encoding));
   line.Add("--encoding", options->encoding, "raw (default), zstd or byteplane-zstd (for floats)")
@@ -201,6 +244,7 @@ Command AddImport(Program& program) {
       "Examples:\n"
       "  dsckpt import model.safetensors -o model.dsckpt\n"
       "  dsckpt import m.safetensors -o m.dsckpt --encoding byteplane-zstd --force\n"
+      "  dsckpt import steps/*.safetensors -o run\n"
       "\n"
       "Names, dtypes, shapes and the members of __metadata__ are kept; tied names\n"
       "recorded there (\"alias\": \"owner\") become aliases. With --encoding raw the output\n"
@@ -208,8 +252,11 @@ Command AddImport(Program& program) {
       "The step is that of --step, else of the member `step` of __metadata__, else the\n"
       "number in a file name such as step1000.safetensors or model-step-1000.safetensors;\n"
       "without any of these there is none. A VALUE is a number, true, false, null, or text.\n"
-      "Tensors are laid out anew, by alignment and name: their order in the file is not kept.");
-  return {line, [options](Console& console) { return Import(console, *options); }};
+      "Tensors are laid out anew, by alignment and name: their order in the file is not kept.\n"
+      "In a directory an output has the name of its input, with the ending .dsckpt. With\n"
+      "--json several inputs give a document a line; one that fails does not stop the rest.\n"
+      "Exit code: 0 done; 1 the input is damaged; 2 could not do it.");
+  return {line, [command](Console& console) { return ImportAll(console, *command); }};
 }
 
 }  // namespace dsckpt::tools

@@ -1,6 +1,9 @@
 // dsckpt ls: the checkpoints of a run.
 
+#include <algorithm>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,7 @@
 #include "tools/terminal/json.h"
 #include "tools/terminal/table.h"
 #include "tools/terminal/text.h"
+#include "tools/value.h"
 
 namespace dsckpt::tools {
 namespace {
@@ -33,7 +37,74 @@ const char* Text(StepSource source) {
   return nullptr;
 }
 
-void ListJson(Console& console, const RunDirectory& run) {
+/// An attribute, or a value at the root of the state tree. Nothing: the checkpoint has neither.
+std::optional<Value> Find(const File& file, const std::string& name) {
+  if (const auto attribute = file.Attribute(name); attribute.ok()) return *attribute;
+  const std::optional<Node> tree = file.tree();
+  if (!tree || tree->kind() != NodeKind::kDict) return std::nullopt;
+  const std::optional<Node> node = tree->Find(Key(name));
+  switch (node ? node->kind() : NodeKind::kDict) {
+    case NodeKind::kDict:
+    case NodeKind::kList:
+    case NodeKind::kTuple:
+    case NodeKind::kTensor:
+    case NodeKind::kAlias:
+    case NodeKind::kObject:
+      return std::nullopt;
+    default:
+      return node->value();
+  }
+}
+
+/// What `--attr` asks for of one checkpoint: rank 0's, in the order of the options.
+std::vector<std::optional<Value>> Attributes(const RunDirectory& run, const RunEntry& entry,
+                                             const ListOptions& options) {
+  std::vector<std::optional<Value>> values(options.attributes.size());
+  if (values.empty()) return values;
+  const auto checkpoint = Checkpoint::Open(run.path() + "/" + entry.name, merge::kAtOnce);
+  if (!checkpoint.ok() || checkpoint->shard_count() == 0) return values;
+  const auto first = checkpoint->OpenShard(0);
+  if (!first.ok()) return values;
+  for (size_t i = 0; i < values.size(); ++i) values[i] = Find(*first, options.attributes[i]);
+  return values;
+}
+
+void EntryJson(JsonWriter& json, const RunDirectory& run, const RunEntry& entry,
+               const ListOptions& options) {
+  json.BeginObject();
+  json.Key("name").String(entry.name);
+  json.Key("step");
+  entry.step ? json.Int(*entry.step) : json.Null();
+  json.Key("step_source");
+  const char* const source = Text(entry.step_source);
+  source != nullptr ? json.String(source) : json.Null();
+  json.Key("serial").Uint(entry.serial);
+  json.Key("parent").Uint(entry.parent);
+  json.Key("abandoned").Bool(entry.abandoned);
+  json.Key("shards").Uint(entry.shards);
+  json.Key("bytes").Uint(entry.bytes);
+  if (!options.attributes.empty()) {
+    const auto values = Attributes(run, entry, options);
+    json.Key("attributes").BeginObject();
+    for (size_t i = 0; i < values.size(); ++i) {
+      json.Key(options.attributes[i]);
+      values[i] ? WriteValueJson(json, *values[i]) : json.Null();
+    }
+    json.End();
+  }
+  json.End();
+}
+
+/// The newest ones.
+std::span<const RunEntry> Shown(Console& console, const RunDirectory& run,
+                                const ListOptions& options) {
+  const bool terminal = console.out_is_terminal() && !console.json();
+  const uint64_t limit = options.limit.value_or(terminal ? kTerminalRows : 0);
+  const std::span<const RunEntry> all = run.checkpoints();
+  return limit == 0 || limit >= all.size() ? all : all.last(limit);
+}
+
+void ListJson(Console& console, const RunDirectory& run, const ListOptions& options) {
   JsonWriter json(console);
   json.BeginObject(JsonWriter::Layout::kLines);
   json.Key("schema").String("dsckpt.run/1");
@@ -41,21 +112,7 @@ void ListJson(Console& console, const RunDirectory& run) {
   json.Key("latest");
   run.latest_name() ? json.String(*run.latest_name()) : json.Null();
   json.Key("checkpoints").BeginArray(JsonWriter::Layout::kLines);
-  for (const RunEntry& entry : run.checkpoints()) {
-    json.BeginObject();
-    json.Key("name").String(entry.name);
-    json.Key("step");
-    entry.step ? json.Int(*entry.step) : json.Null();
-    json.Key("step_source");
-    const char* const source = Text(entry.step_source);
-    source != nullptr ? json.String(source) : json.Null();
-    json.Key("serial").Uint(entry.serial);
-    json.Key("parent").Uint(entry.parent);
-    json.Key("abandoned").Bool(entry.abandoned);
-    json.Key("shards").Uint(entry.shards);
-    json.Key("bytes").Uint(entry.bytes);
-    json.End();
-  }
+  for (const RunEntry& entry : Shown(console, run, options)) EntryJson(json, run, entry, options);
   json.End();
   json.Key("ignored_entries").BeginArray(JsonWriter::Layout::kLines);
   for (const auto& [name, why] : run.ignored_entries()) {
@@ -68,28 +125,46 @@ void ListJson(Console& console, const RunDirectory& run) {
   json.End();
 }
 
-void ListText(Console& console, const RunDirectory& run) {
+void PrintCheckpoints(Console& console, const RunDirectory& run, const ListOptions& options) {
   using Align = Column::Align;
-  const auto& checkpoints = run.checkpoints();
-  if (!checkpoints.empty()) {
-    PrintTable(console,
-               {{"STEP", Align::kRight},
-                {"CHECKPOINT", Align::kLeft, true},
-                {"SHARDS", Align::kRight},
-                {"SIZE", Align::kRight},
-                {"STATE"}},
-               checkpoints.size(), [&](size_t row, std::vector<std::string>& cells) {
-                 const RunEntry& entry = checkpoints[row];
-                 cells = {entry.step ? std::to_string(*entry.step) : "unknown",
-                          TerminalName(entry.name), Grouped(entry.shards), HumanBytes(entry.bytes),
-                          entry.name == run.latest_name() ? "latest"
-                          : entry.abandoned               ? "abandoned"
-                                                          : ""};
-               });
+  const auto shown = Shown(console, run, options);
+  if (shown.empty()) return;
+  std::vector<std::string> headings;
+  for (const std::string& name : options.attributes) headings.push_back(TerminalName(name));
+  std::vector<Column> columns = {{"STEP", Align::kRight},
+                                 {"CHECKPOINT", Align::kLeft, true},
+                                 {"SHARDS", Align::kRight},
+                                 {"SIZE", Align::kRight}};
+  for (const std::string& heading : headings) columns.push_back({heading.c_str(), Align::kRight});
+  columns.push_back({"STATE"});
+  // A table asks for its rows several times.
+  std::vector<std::vector<std::optional<Value>>> values;
+  for (const RunEntry& entry : shown) values.push_back(Attributes(run, entry, options));
+  PrintTable(console, columns, shown.size(), [&](size_t row, std::vector<std::string>& cells) {
+    const RunEntry& entry = shown[row];
+    cells = {entry.step ? std::to_string(*entry.step) : "unknown", TerminalName(entry.name),
+             Grouped(entry.shards), HumanBytes(entry.bytes)};
+    for (const auto& value : values[row]) cells.push_back(value ? ValueText(*value) : "-");
+    cells.push_back(entry.name == run.latest_name() ? "latest"
+                    : entry.abandoned               ? "abandoned"
+                                                    : "");
+  });
+  if (const size_t earlier = run.checkpoints().size() - shown.size(); earlier != 0) {
+    console.Print("{}\n", console.Styled(Style::kDim, Format("... {} earlier (--limit 0 lists all)",
+                                                             Grouped(earlier))));
   }
-  for (const auto& [name, why] : run.ignored_entries()) {
-    console.Print("{}: not counted: {}\n", TerminalName(name), SafeText(why));
+}
+
+void ListText(Console& console, const RunDirectory& run, const ListOptions& options) {
+  PrintCheckpoints(console, run, options);
+  const auto& ignored = run.ignored_entries();
+  const uint64_t limit = options.limit.value_or(console.out_is_terminal() ? kTerminalRows : 0);
+  const size_t shown = limit == 0 ? ignored.size() : std::min<size_t>(limit, ignored.size());
+  for (size_t i = 0; i < shown; ++i) {
+    console.Print("{}: not counted: {}\n", TerminalName(ignored[i].first),
+                  SafeText(ignored[i].second));
   }
+  PrintMore(console, ignored.size() - shown);
 }
 
 bool LatestStands(const RunDirectory& run) {
@@ -101,13 +176,13 @@ bool LatestStands(const RunDirectory& run) {
 
 }  // namespace
 
-int ListRun(Console& console, const std::string& path) {
+int ListRun(Console& console, const std::string& path, const ListOptions& options) {
   const auto run = RunDirectory::Open(path);
   if (!run.ok()) return console.Fail(run.status());
   if (console.json()) {
-    ListJson(console, *run);
+    ListJson(console, *run, options);
   } else {
-    ListText(console, *run);
+    ListText(console, *run, options);
   }
   if (run->latest_name() && !LatestStands(*run)) {
     console.Note(Format("'latest' names {}, which is no complete checkpoint here",
@@ -124,37 +199,71 @@ int ListRun(Console& console, const std::string& path) {
   return kExitNo;
 }
 
+namespace {
+
+struct ListCommand {
+  std::vector<std::string> paths;
+  ListOptions options;
+};
+
+int ListPath(Console& console, const std::string& path, const ListOptions& options) {
+  const auto operand = ToOperand(path);
+  if (!operand.ok()) return console.Fail(operand.status());
+  if (operand->kind == OperandKind::kRun || !merge::IsDirectory(path)) {
+    return ListRun(console, path, options);
+  }
+  return console.Fail(Status(StatusCode::kInvalidArgument,
+                             path + " is no run, but one checkpoint or model: dsckpt inspect "
+                                    "shows what it holds")
+                          .WithPath(path));
+}
+
+int ListAll(Console& console, const ListCommand& command) {
+  const bool several = command.paths.size() > 1;
+  if (several) console.OneLineDocuments();
+  int code = kExitOk;
+  for (const std::string& path : command.paths) {
+    if (several && !console.json()) {
+      console.Print("{}{}:\n", &path == &command.paths.front() ? "" : "\n",
+                    console.Styled(Style::kBold, SafeText(path)));
+    }
+    code = std::max(code, ListPath(console, path, command.options));
+  }
+  return code;
+}
+
+}  // namespace
+
 Command AddList(Program& program) {
-  auto path = std::make_shared<std::string>();
+  auto command = std::make_shared<ListCommand>();
   CommandLine line = program.AddCommand("ls", "List the checkpoints of a run");
-  line.Add("RUN", *path, "The run's directory").Required().Placeholder(" ");
+  line.Add("RUN", command->paths, "Directories of runs").Required().Placeholder("...");
+  line.Add("--attr", command->options.attributes,
+           "Also this attribute, or this value of the state; repeatable")
+      .Repeatable()
+      .Placeholder("NAME");
+  line.Add("--limit", command->options.limit, "The newest N; 0: all (on a terminal: 40)")
+      .FromZero()
+      .Placeholder("N");
   line.Footer(
       "Examples:\n"
       "  dsckpt ls run\n"
+      "  dsckpt ls run --attr loss --attr lr\n"
       "  dsckpt ls run --json | jq -r '.checkpoints[-1].name'\n"
       "\n"
       "Complete checkpoints in the order in which they were saved, those whose step nobody\n"
       "knows last; then what else lies there and why it does not count. STATE: the run goes on\n"
       "from 'latest'; 'abandoned': saved before the run was set back to an earlier one.\n"
+      "--attr looks among the attributes of the first shard, then at the root of its state\n"
+      "tree; '-' or null where there is neither.\n"
       "--json, schema dsckpt.run/1: path; latest, a name or null; checkpoints, each with name,\n"
       "step and step_source (manifest, attribute, metadata or name; null where nobody knows\n"
       "it), serial (which save it was; 0: unknown), parent (the serial of the save that it went\n"
-      "on from; 0: of none, or unknown), abandoned, shards and bytes; ignored_entries, each with "
-      "name\n"
-      "and why.\n"
+      "on from; 0: of none, or unknown), abandoned, shards and bytes, and with\n"
+      "--attr attributes; ignored_entries, each with name and why. Several runs give a\n"
+      "document a line.\n"
       "Exit code: 0 there are some; 1 there is none; 2 could not look.");
-  return {line, [path](Console& console) {
-            const auto operand = ToOperand(*path);
-            if (operand.ok() && operand->kind == OperandKind::kRun) return ListRun(console, *path);
-            if (operand.ok() && !merge::IsDirectory(*path)) return ListRun(console, *path);
-            return console.Fail(
-                operand.ok()
-                    ? Status(StatusCode::kInvalidArgument,
-                             *path + " is no run, but one checkpoint or model: dsckpt inspect "
-                                     "shows what it holds")
-                          .WithPath(*path)
-                    : operand.status());
-          }};
+  return {line, [command](Console& console) { return ListAll(console, *command); }};
 }
 
 }  // namespace dsckpt::tools

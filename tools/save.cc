@@ -80,12 +80,14 @@ class BackgroundSave {
 
 }  // namespace
 
+void AddOutput(CommandLine& line, OutputOptions& options, const char* output_help) {
+  line.Add("-o,--output", options.output, output_help).Required().Placeholder("OUT");
+  line.AddFlag("--force", options.force, "Replace OUT if it exists");
+}
+
 void AddOutputOptions(CommandLine& line, OutputOptions& options, const char* input_help) {
   line.Add("FILE", options.input, input_help).Required().Placeholder(" ");
-  line.Add("-o,--output", options.output, "The file to write (required)")
-      .Required()
-      .Placeholder("OUT");
-  line.AddFlag("--force", options.force, "Replace OUT if it exists");
+  AddOutput(line, options, "The file to write (required)");
 }
 
 Status CheckOutput(const OutputOptions& options) {

@@ -21,6 +21,8 @@ struct OutputOptions {
   bool force = false;
 };
 
+/// -o and --force.
+void AddOutput(CommandLine& line, OutputOptions& options, const char* output_help);
 /// FILE, -o and --force.
 void AddOutputOptions(CommandLine& line, OutputOptions& options, const char* input_help);
 

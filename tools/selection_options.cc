@@ -19,7 +19,7 @@ const std::map<std::string, DType> kCastNames = {
 
 void AddNameFilter(CommandLine& line, NameFilter& names, const char* filter_help,
                    const char* exclude_help) {
-  line.Add("--filter", names.filters, filter_help).Repeatable().Placeholder("GLOB");
+  line.Add("-f,--filter", names.filters, filter_help).Repeatable().Placeholder("GLOB");
   line.Add("-x,--exclude", names.excludes, exclude_help).Repeatable().Placeholder("GLOB");
 }
 

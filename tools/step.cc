@@ -37,17 +37,18 @@ Status Invalid(std::string message) {
 
 }  // namespace
 
-Result<std::vector<GivenAttribute>> ParseAttributes(const std::vector<std::string>& texts) {
+Result<std::vector<GivenAttribute>> ParseAttributes(const std::vector<std::string>& texts,
+                                                    const std::string& option) {
   std::vector<GivenAttribute> attributes;
   for (const std::string& text : texts) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {
-      return Invalid(Format("--attribute takes NAME=VALUE, not '{}'", TerminalName(text)));
+      return Invalid(Format("{} takes NAME=VALUE, not '{}'", option, TerminalName(text)));
     }
     std::string name = text.substr(0, equals);
     const bool twice = std::any_of(attributes.begin(), attributes.end(),
                                    [&](const auto& given) { return given.name == name; });
-    if (twice) return Invalid(Format("--attribute gives '{}' twice", TerminalName(name)));
+    if (twice) return Invalid(Format("{} gives '{}' twice", option, TerminalName(name)));
     attributes.push_back({std::move(name), ParseValue(std::string_view(text).substr(equals + 1))});
   }
   return attributes;

@@ -21,9 +21,10 @@ struct GivenAttribute {
   Value value;
 };
 
-/// Each "NAME=VALUE": integers, floating-point numbers, true, false and null are read as such, all
-/// else as text. kInvalidArgument: no name, or one twice.
-Result<std::vector<GivenAttribute>> ParseAttributes(const std::vector<std::string>& texts);
+/// Each "NAME=VALUE" of `option`: integers, floating-point numbers, true, false and null are read
+/// as such, all else as text. kInvalidArgument: no name, or one twice.
+Result<std::vector<GivenAttribute>> ParseAttributes(const std::vector<std::string>& texts,
+                                                    const std::string& option = "--attribute");
 
 struct FoundStep {
   int64_t step = 0;

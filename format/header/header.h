@@ -40,6 +40,10 @@ struct Header {
 /// names an unknown dtype.
 Result<Header> ParseHeader(std::string_view json, uint64_t data_bytes);
 
+/// The metadata of a header that ParseHeader() has accepted, or that a checksum covers: where they
+/// stand first, as in every shard, nothing behind them is read.
+Result<Metadata> ParseMetadata(std::string_view json, uint64_t data_bytes);
+
 /// Name of the entry that covers the tail of a shard, dtype U8.
 inline constexpr std::string_view kTailName = "__dsckpt__";
 inline constexpr std::string_view kMetadataName = "__metadata__";

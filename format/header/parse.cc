@@ -245,6 +245,23 @@ bool HeaderHandler::end_array() {
 
 }  // namespace
 
+namespace {
+
+/// Behind the object of `__metadata__`; 0 where something else stands first.
+size_t LeadingMetadataEnd(std::string_view json) {
+  constexpr std::string_view kBegin = "{\"__metadata__\":{";
+  if (!json.starts_with(kBegin)) return 0;
+  bool text = false;
+  for (size_t i = kBegin.size(); i < json.size(); ++i) {
+    if (json[i] == '"') text = !text;
+    if (text && json[i] == '\\') ++i;
+    if (!text && json[i] == '}') return i + 1;
+  }
+  return 0;
+}
+
+}  // namespace
+
 Result<Header> ParseHeader(std::string_view json, uint64_t data_bytes) {
   // The parser would skip a byte order mark and take a NUL for the end of the text; the stock
   // loader refuses both.
@@ -263,6 +280,15 @@ Result<Header> ParseHeader(std::string_view json, uint64_t data_bytes) {
   }
   DSCKPT_RETURN_IF_ERROR(CheckHeader(header, json.size(), data_bytes));
   return header;
+}
+
+Result<Metadata> ParseMetadata(std::string_view json, uint64_t data_bytes) {
+  if (const size_t end = LeadingMetadataEnd(json); end != 0) {
+    auto alone = ParseHeader(std::string(json.substr(0, end)) + "}", 0);
+    if (alone.ok()) return std::move(alone->metadata);
+  }
+  DSCKPT_ASSIGN_OR_RETURN(Header header, ParseHeader(json, data_bytes));
+  return std::move(header.metadata);
 }
 
 }  // namespace dsckpt::format

@@ -13,6 +13,7 @@
 #include "dsckpt/engine.h"
 #include "dsckpt/export.h"
 #include "dsckpt/status.h"
+#include "dsckpt/tree.h"
 
 namespace DSCKPT_EXPORT dsckpt {
 
@@ -50,6 +51,15 @@ struct TensorSelection {
   bool any() const { return names.any() || renames_any() || dtype.has_value(); }
 };
 
+/// An attribute that a merge writes, or leaves out.
+struct AttributeChange {
+  /// The name of the attribute.
+  std::string name;
+  /// Its value in the output, whatever the inputs say. Nothing: the output has no such attribute,
+  /// and no member of that name in its safetensors metadata.
+  std::optional<Value> value;
+};
+
 /// How Merge() works. By default it makes one dsckpt file of all that the inputs hold.
 struct MergeOptions {
   /// kSafetensors: the output is what Hugging Face tools load: one file, or a directory of files
@@ -63,6 +73,9 @@ struct MergeOptions {
   uint32_t shards = 0;
   /// Where names are chosen or changed, only tensors and attributes are written.
   TensorSelection selection = {};
+  /// Attributes of the output that are not those of the inputs, each name once. In a safetensors
+  /// output they are members of the metadata, as text.
+  std::vector<AttributeChange> attributes = {};
   /// Whether the checksums of the inputs are checked while they are read. A shard that is not
   /// File::verifiable() is then an error (kUnsupported).
   bool verify = true;
@@ -172,7 +185,8 @@ struct MergeReport {
 /// `output`: the file or directory to write. It appears under its name whole or not at all.
 ///
 /// Errors, after which nothing was written: kInvalidArgument (the output is an input or holds one;
-/// a selection that meets nothing; names that become one), kAlreadyExists, kNotFound, kIncomplete
+/// a selection that meets nothing; names that become one; an attribute that safetensors cannot
+/// hold), kAlreadyExists, kNotFound (also of an attribute to leave out), kIncomplete
 /// (a shard is missing, or no piece holds some elements), kMismatch (copies differ), kCorrupt,
 /// kUnsupported, kCancelled, and those of storage. kDurabilityUnknown: the output is there, but a
 /// power cut may undo it.

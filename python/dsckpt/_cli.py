@@ -1,4 +1,7 @@
-"""The command `dsckpt` of an installed package: becomes the bundled program."""
+"""What the command `dsckpt` of an installed package does with Python: conversions.
+
+`dsckpt_command` calls it.
+"""
 
 from __future__ import annotations
 

@@ -263,7 +263,7 @@ def test_no_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_the_command_becomes_the_program(path: Path) -> None:
-    code = "import sys; from dsckpt._cli import main; sys.argv[0] = 'dsckpt'; main()"
+    code = "import sys; from dsckpt_command import main; sys.argv[0] = 'dsckpt'; main()"
     environment = {**os.environ, "DSCKPT_PROGRAM": tools.program()}
     for arguments, status in ((["inspect", "--json", str(path)], 0), (["verify", "nothing"], 2)):
         ran = subprocess.run(
@@ -277,6 +277,21 @@ def test_the_command_becomes_the_program(path: Path) -> None:
         check=True,
     )
     assert json.loads(ran.stdout) == tools.inspect(path)
+
+
+def test_the_command_starts_without_the_package(tmp_path: Path) -> None:
+    program_that(tmp_path / "program", 'echo "ran $*"')
+    code = (
+        "import os, sys; from dsckpt_command import main; os.execv = lambda path, arguments:"
+        "print(arguments[1:], any(name.split('.')[0] in ('dsckpt', 'torch', 'numpy') for name in"
+        " sys.modules)) or sys.exit(7); main()"
+    )
+    environment = {**os.environ, "DSCKPT_PROGRAM": str(tmp_path / "program")}
+    ran = subprocess.run(
+        [sys.executable, "-c", code, "--version"], capture_output=True, env=environment, text=True
+    )
+    assert ran.returncode == 7, ran.stderr
+    assert ran.stdout == "['--version'] False\n"
 
 
 def test_paths_that_are_not_utf8_come_back(tmp_path: Path) -> None:

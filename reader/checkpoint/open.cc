@@ -82,7 +82,10 @@ Status DescribeShards(Checkpoint::Impl& impl, std::span<const std::string> paths
   std::vector<format::ManifestColumns> parts(paths.size());
   std::vector<Status> outcomes(paths.size());
   impl.shards.Resize(static_cast<uint32_t>(paths.size()));
-  {
+  if (paths.size() == 1) {
+    // A run may hold thousands of single files, for each of which a thread costs more than it does.
+    outcomes[0] = DescribeShard(impl, paths[0], 0, parts[0]);
+  } else {
     // Of many small files most of the time is waiting for storage.
     io::Workers workers(static_cast<int>(std::min<size_t>(paths.size(), kOpeners)), "dsckpt-open");
     for (uint32_t i = 0; i < paths.size(); ++i) {

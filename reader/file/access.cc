@@ -208,10 +208,10 @@ Result<std::vector<std::pair<std::string, std::string>>> File::Metadata() const 
                               .WithOffset(0),
                           input);
   }
-  auto header =
-      format::ParseHeader(std::string_view(*region).substr(8), input.size() - impl_->header_bytes);
-  if (!header.ok()) return reader::InFile(header.status(), input);
-  return std::move(header->metadata);
+  auto metadata = format::ParseMetadata(std::string_view(*region).substr(8),
+                                        input.size() - impl_->header_bytes);
+  if (!metadata.ok()) return reader::InFile(metadata.status(), input);
+  return metadata;
 }
 
 }  // namespace dsckpt

@@ -294,6 +294,25 @@ TEST_CASE("JSON strings have pinned escapes and come back") {
   CHECK(header.value().metadata[0].second == all);
 }
 
+TEST_CASE("metadata that stand first are read without what is behind them") {
+  const auto read = [](const std::string& json, uint64_t data_bytes) {
+    const auto metadata = ParseMetadata(json, data_bytes);
+    REQUIRE(metadata.ok());
+    return *metadata;
+  };
+  const std::string tensor = R"("a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]})";
+  const std::string members = R"("__metadata__":{"k\"}":"{v\\","z":"1"})";
+  const Metadata expected = {{"k\"}", "{v\\"}, {"z", "1"}};
+  CHECK(read("{" + members + "," + tensor + "}", 2) == expected);
+  CHECK(read("{" + members + ",and what no parser takes", 2) == expected);
+  CHECK(read("{" + tensor + "," + members + "}", 2) == expected);
+  CHECK(read("{ " + members + "," + tensor + "}", 2) == expected);
+  CHECK(read("{\"__metadata__\":{}," + tensor + "}", 2).empty());
+  CHECK(read("{" + tensor + "}", 2).empty());
+  CHECK_FALSE(ParseMetadata(R"({"__metadata__":{"k":1},)" + tensor + "}", 2).ok());
+  CHECK_FALSE(ParseMetadata(R"({"__metadata__":{"k":"v)", 2).ok());
+}
+
 TEST_CASE("100,000 entries come back") {
   std::vector<std::pair<std::string, uint64_t>> tensors;
   for (int i = 0; i < 100'000; ++i) tensors.emplace_back("t/" + std::to_string(i), i % 3);

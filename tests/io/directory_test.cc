@@ -212,7 +212,7 @@ TEST_CASE("two directories change places in one step") {
   CHECK(Exchange(dir / "a", dir / "b").code() == StatusCode::kIoError);
 }
 
-TEST_CASE("calls that a signal interrupts are made again; closing is not") {
+TEST_CASE("calls that a signal interrupts are made again, closing is not") {
   TempDir dir;
   for (const char* call : {"open", "open_dir", "pwrite", "fsync", "fsync_dir", "rename", "close"}) {
     FaultFs faults;

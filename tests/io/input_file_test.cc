@@ -87,7 +87,7 @@ TEST_CASE("only regular files open, and other kinds are named without waiting fo
   }
 }
 
-TEST_CASE("C33 a mapping shows the file; without mmap there is an error to act on") {
+TEST_CASE("C33 a mapping shows the file, without mmap there is an error to act on") {
   TempDir dir;
   WriteWholeFile(dir / "f", "0123456789");
   WriteWholeFile(dir / "empty", "");

@@ -35,7 +35,7 @@ void WithSmallTmpfs(const std::string& where, const std::function<void()>& body)
 
 }  // namespace
 
-TEST_CASE("C25 a full file system: short, then ENOSPC; the old file stays") {
+TEST_CASE("C25 a full file system: short, then ENOSPC, the old file stays") {
   TempDir dir;
   Memory data = Pattern(3 << 20);
   for (auto backend : {IoQueueOptions::Backend::kAuto, IoQueueOptions::Backend::kThreads}) {

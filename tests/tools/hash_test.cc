@@ -119,7 +119,7 @@ TEST_CASE("hash: tensors in parts have the digest of the whole") {
   }
 }
 
-TEST_CASE("hash --check: equal, different, missing; names and paths of every kind") {
+TEST_CASE("hash --check: equal, different, missing, names and paths of every kind") {
   TempDir dir;
   const std::string path = dir / "a#b\\\x1b.safetensors", list = dir / "list";
   const auto write = [&](const char* data) {
@@ -151,7 +151,7 @@ TEST_CASE("hash --check: equal, different, missing; names and paths of every kin
   CHECK(RunTool({"hash"}).code == 2);
 }
 
-TEST_CASE("hash --check: a listing without a line is none; one that was filtered is checked so") {
+TEST_CASE("hash --check: a listing without a line is none, one that was filtered is checked so") {
   TempDir dir;
   const std::string path = dir / "a.safetensors", list = dir / "list";
   WriteWholeFile(path, Safetensors(R"({"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"

@@ -17,9 +17,10 @@ namespace {
 
 Json InspectJson(std::vector<std::string> args) {
   args.insert(args.begin(), {"inspect", "--json"});
-  const Outcome outcome = RunOk(args);
+  const Outcome outcome = RunTool(args);
   const Json json = Json::parse(outcome.out);
   const bool listed = !json["tensors"].empty() || !json["objects"].empty();
+  CHECK(outcome.code == (listed ? 0 : 1));
   CHECK(Contains(outcome.err, "no name is taken") == !listed);
   CHECK(outcome.err.empty() == listed);
   return json;
@@ -312,7 +313,8 @@ TEST_CASE("inspect on a terminal keeps to its width and to 40 rows") {
   }
   WriteWholeFile(path, Safetensors(header + "}", Counting(50)));
   for (const int width : {40, 80, 160}) {
-    const Outcome outcome = RunOnTerminal({"inspect", path, "--color", "never"}, width);
+    const Outcome outcome =
+        RunOnTerminal({"inspect", path, "--color", "never", "--no-collapse"}, width);
     INFO(outcome.out);
     CHECK(outcome.code == 0);
     CHECK(Contains(outcome.out, "... 10 more"));
@@ -338,8 +340,8 @@ TEST_CASE("inspect ignores no option: what it cannot do it refuses") {
   std::filesystem::copy(path, run + "/step-1");
   for (const Strings& args :
        {Strings{path, "--tree", "--filter", "*"}, Strings{path, "--tree", "--sort", "size"},
-        Strings{model, "--tree"}, Strings{model, "--sort", "offset"}, Strings{run, "--filter", "*"},
-        Strings{run, "--tree"}, Strings{run, "--limit", "1"}}) {
+        Strings{model, "--tree", "--json"}, Strings{model, "--sort", "offset"},
+        Strings{run, "--filter", "*"}, Strings{run, "--tree"}, Strings{run, "--limit", "1"}}) {
     Strings command = {"inspect"};
     command.insert(command.end(), args.begin(), args.end());
     const Outcome outcome = RunTool(command);

@@ -483,7 +483,7 @@ TEST_CASE("merge --force does not take along what no merge wrote") {
   CHECK(std::filesystem::exists(dir / "out/config.json"));
 }
 
-TEST_CASE("merge: a slash behind the output's name changes nothing; its parent must stand") {
+TEST_CASE("merge: a slash behind the output's name changes nothing, its parent must stand") {
   const Job job(406);
   const TempDir dir;
   const Strings shards = WriteShards(job, 2, dir);

@@ -94,7 +94,7 @@ void SaveScalar(const std::string& path, const std::string& name,
 
 }  // namespace
 
-TEST_CASE("merge and convert keep members of __metadata__; where inputs differ they say so") {
+TEST_CASE("merge and convert keep members of __metadata__, where inputs differ they say so") {
   TempDir dir;
   const std::string model = MakeModel(dir), out = dir / "out", split = dir / "split";
   for (const Strings& args :
@@ -305,7 +305,7 @@ TEST_CASE("import gives the step as an attribute, from whatever says it") {
   }
 }
 
-TEST_CASE("merge says which attributes differ; a damaged header costs the metadata alone") {
+TEST_CASE("merge says which attributes differ, a damaged header costs the metadata alone") {
   TempDir dir;
   for (const auto& [name, rank] : std::map<std::string, int64_t>{{"a", 0}, {"b", 1}}) {
     SaveScalar(dir / name, name, {{"step", Value(int64_t{5})}, {"rank", Value(rank)}},

@@ -51,7 +51,7 @@ TEST_CASE("verify: a good file") {
             .dump());
 }
 
-TEST_CASE("verify: a flipped bit is named with its tensor and offset; exit 1") {
+TEST_CASE("verify: a flipped bit is named with its tensor and offset, exit 1") {
   TempDir dir;
   const std::string path = dir / "a.dsckpt";
   WriteSample(path);
@@ -79,7 +79,7 @@ TEST_CASE("verify: a flipped bit is named with its tensor and offset; exit 1") {
   CHECK(problem.size() == 5);
 }
 
-TEST_CASE("verify: several files; bad outweighs unchecked outweighs good") {
+TEST_CASE("verify: several files, bad outweighs unchecked outweighs good") {
   TempDir dir;
   const std::string good = dir / "good", bad = dir / "bad", cut = dir / "cut", missing = dir / "no";
   WriteSample(good);

@@ -5,6 +5,7 @@
 
 #include "merge/metadata.h"
 #include "tools/inspect/inspect.h"
+#include "tools/inspect/patterns.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/format.h"
 #include "tools/terminal/table.h"
@@ -14,7 +15,6 @@
 namespace dsckpt::tools {
 namespace {
 
-constexpr uint64_t kTerminalRows = 40;
 using Align = Column::Align;
 
 void PrintField(Console& console, std::string_view name, std::string_view value) {
@@ -93,24 +93,49 @@ void PrintTensors(Console& console, const File& file, const InspectOptions& opti
   const std::vector<TensorRow> rows = SelectTensors(file, options.names, options.sort_by());
   if (rows.empty()) return;
   const bool offsets = options.sort_by() == SortBy::kOffset;
+  const auto stored = [&](const TensorEntry& entry) {
+    const TensorInfo& info = entry.info;
+    return entry.alias_of ? "= " + TerminalName(*entry.alias_of)
+                          : StoredText(info.encoding, info.raw_bytes, info.stored_bytes);
+  };
+  std::vector<RowGroup> groups;
+  if (options.collapses(console, rows.size())) {
+    groups = GroupRows(rows.size(), options.sort_by() == SortBy::kSize, [&](size_t row) {
+      const TensorEntry entry = Resolve(file, rows[row]);
+      const std::string how =
+          entry.alias_of ? PatternOf(*entry.alias_of) : EncodingText(entry.info.encoding);
+      return RowDescription{
+          entry.name,
+          Format("{} {} {}", DTypeText(entry.info.dtype), ShapeText(entry.info.shape), how),
+          entry.info.raw_bytes};
+    });
+  }
   const std::vector<Column> columns = {
-      {"TENSOR", Align::kLeft, true}, {"DTYPE"},
-      {"SHAPE", Align::kLeft, true},  {"SIZE", Align::kRight},
-      {"OFFSET", Align::kRight},      {"STORED AS", Align::kLeft, true}};
-  const uint64_t shown = limit == 0 ? rows.size() : std::min<uint64_t>(limit, rows.size());
+      {"TENSOR", Align::kLeft, true},   {"COUNT", Align::kRight}, {"DTYPE"},
+      {"SHAPE", Align::kLeft, true},    {"SIZE", Align::kRight},  {"OFFSET", Align::kRight},
+      {"STORED AS", Align::kLeft, true}};
+  const uint64_t all = groups.empty() ? rows.size() : groups.size();
+  const uint64_t shown = limit == 0 ? all : std::min<uint64_t>(limit, all);
   console.Write("\n");
   PrintTable(console, columns, shown, [&](size_t row, std::vector<std::string>& cells) {
-    const TensorEntry entry = Resolve(file, rows[row]);
+    const TensorEntry entry = Resolve(file, rows[groups.empty() ? row : groups[row].first]);
     const TensorInfo& info = entry.info;
     cells[0] = entry.name.empty() ? "\"\"" : TerminalName(entry.name);
-    cells[1] = DTypeText(info.dtype);
-    cells[2] = ShapeText(info.shape);
-    cells[3] = HumanBytes(info.raw_bytes);
-    cells[4] = offsets ? Format("{}", info.offset) : "";
-    cells[5] = entry.alias_of ? "= " + TerminalName(*entry.alias_of)
-                              : StoredText(info.encoding, info.raw_bytes, info.stored_bytes);
+    cells[1] = "";
+    cells[2] = DTypeText(info.dtype);
+    cells[3] = ShapeText(info.shape);
+    cells[4] = HumanBytes(info.raw_bytes);
+    cells[5] = offsets ? Format("{}", info.offset) : "";
+    cells[6] = stored(entry);
+    if (groups.empty() || groups[row].count == 1) return;
+    cells[0] = TerminalName(groups[row].name);
+    cells[1] = groups[row].CountText();
+    cells[4] = HumanBytes(groups[row].bytes);
+    // Each is compressed to another size, or has another second name.
+    if (entry.alias_of) cells[6] = "= " + TerminalName(PatternOf(*entry.alias_of));
+    if (!entry.alias_of && !cells[6].empty()) cells[6] = EncodingText(info.encoding);
   });
-  PrintMore(console, rows.size() - shown);
+  PrintMore(console, all - shown);
 }
 
 void PrintObjects(Console& console, const File& file, const InspectOptions& options,
@@ -170,6 +195,11 @@ void PrintMore(Console& console, uint64_t more) {
                                        Format("... {} more (--limit 0 lists all)", Grouped(more))));
 }
 
+bool InspectOptions::collapses(const Console& console, size_t rows) const {
+  if (collapse || no_collapse) return collapse;
+  return console.out_is_terminal() && !limit && rows > kTerminalRows && sort != "offset";
+}
+
 void InspectText(Console& console, const File& file, const InspectOptions& options) {
   const uint64_t limit = options.limit.value_or(console.out_is_terminal() ? kTerminalRows : 0);
   const std::vector<TensorRow> rows = SelectTensors(file, options.names, options.sort_by());
@@ -180,7 +210,7 @@ void InspectText(Console& console, const File& file, const InspectOptions& optio
   PrintMetadata(console, file);
   if (options.tree) {
     console.Write("\n");
-    PrintTree(console, file, limit);
+    PrintTree(console, file, options, limit);
     return;
   }
   PrintTensors(console, file, options, limit);

@@ -7,6 +7,7 @@
 #include "merge/checkpoint_health.h"
 #include "tools/conflicts.h"
 #include "tools/inspect/inspect.h"
+#include "tools/inspect/patterns.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/format.h"
 #include "tools/terminal/json.h"
@@ -16,8 +17,6 @@
 namespace dsckpt::tools {
 
 namespace {
-
-constexpr uint64_t kTerminalRows = 40;
 
 std::vector<uint32_t> Select(const Checkpoint& checkpoint, const InspectOptions& options) {
   std::vector<uint32_t> tensors;
@@ -106,25 +105,47 @@ void PrintShards(Console& console, const merge::CheckpointHealth& health, uint64
 }
 
 void PrintTensors(Console& console, const Checkpoint& checkpoint,
-                  const std::vector<uint32_t>& tensors, uint64_t limit) {
-  const size_t rows = limit == 0 ? tensors.size() : std::min<size_t>(limit, tensors.size());
+                  const std::vector<uint32_t>& tensors, const InspectOptions& options,
+                  uint64_t limit) {
+  std::vector<RowGroup> groups;
+  if (options.collapses(console, tensors.size())) {
+    groups = GroupRows(tensors.size(), options.sort_by() == SortBy::kSize, [&](size_t row) {
+      const LogicalTensorInfo info = checkpoint.tensor(tensors[row]);
+      const bool covered = checkpoint.CheckCoverage(tensors[row]).ok();
+      return RowDescription{info.name,
+                            Format("{} {} {} {}", DTypeText(info.dtype), ShapeText(info.shape),
+                                   info.piece_count, covered),
+                            info.bytes};
+    });
+  }
+  if (tensors.empty()) return;
+  const size_t all = groups.empty() ? tensors.size() : groups.size();
+  const size_t rows = limit == 0 ? all : std::min<size_t>(limit, all);
   console.Write("\n");
-  PrintTable(
-      console,
-      {{"NAME", Column::Align::kLeft, true},
-       {"DTYPE"},
-       {"SHAPE", Column::Align::kLeft, true},
-       {"SIZE", Column::Align::kRight},
-       {"PIECES", Column::Align::kRight},
-       {"COVERAGE"}},
-      rows, [&](size_t row, std::vector<std::string>& cells) {
-        const LogicalTensorInfo info = checkpoint.tensor(tensors[row]);
-        cells = {
-            TerminalName(info.name),   DTypeText(info.dtype),
-            ShapeText(info.shape),     HumanBytes(info.bytes),
-            Grouped(info.piece_count), checkpoint.CheckCoverage(tensors[row]).ok() ? "" : "GAP"};
-      });
-  PrintMore(console, tensors.size() - rows);
+  PrintTable(console,
+             {{"NAME", Column::Align::kLeft, true},
+              {"COUNT", Column::Align::kRight},
+              {"DTYPE"},
+              {"SHAPE", Column::Align::kLeft, true},
+              {"SIZE", Column::Align::kRight},
+              {"PIECES", Column::Align::kRight},
+              {"COVERAGE"}},
+             rows, [&](size_t row, std::vector<std::string>& cells) {
+               const uint32_t tensor = tensors[groups.empty() ? row : groups[row].first];
+               const LogicalTensorInfo info = checkpoint.tensor(tensor);
+               cells = {TerminalName(info.name),
+                        "",
+                        DTypeText(info.dtype),
+                        ShapeText(info.shape),
+                        HumanBytes(info.bytes),
+                        Grouped(info.piece_count),
+                        checkpoint.CheckCoverage(tensor).ok() ? "" : "GAP"};
+               if (groups.empty()) return;
+               cells[0] = TerminalName(groups[row].name);
+               cells[1] = groups[row].CountText();
+               cells[4] = HumanBytes(groups[row].bytes);
+             });
+  PrintMore(console, all - rows);
 }
 
 void PrintProblems(Console& console, const merge::CheckpointHealth& health) {
@@ -300,7 +321,8 @@ int InspectCheckpoint(Console& console, const Inputs& inputs, const InspectOptio
   const merge::CheckpointHealth health = merge::HealthOf(checkpoint);
   std::vector<uint32_t> tensors = Select(checkpoint, options);
   const Totals totals = TotalsOf(checkpoint, tensors);
-  const int code = health.complete ? kExitOk : kExitNo;
+  const bool nothing = tensors.empty() && options.names.any();
+  const int code = health.complete && !nothing ? kExitOk : kExitNo;
   if (tensors.empty()) NoteNothingTaken(console, options);
   if (console.json()) {
     const uint64_t limit = options.limit.value_or(0);
@@ -320,7 +342,20 @@ int InspectCheckpoint(Console& console, const Inputs& inputs, const InspectOptio
     PrintMetadata(console, *first);
   }
   PrintShards(console, health, limit);
-  PrintTensors(console, checkpoint, tensors, limit);
+  if (options.tree) {
+    console.Write("\n");
+    NameTree names;
+    for (const uint32_t tensor : tensors) {
+      const LogicalTensorInfo info = checkpoint.tensor(tensor);
+      names.Add(
+          info.name,
+          Format("{} {}  {}", DTypeText(info.dtype), ShapeText(info.shape), HumanBytes(info.bytes)),
+          info.bytes);
+    }
+    PrintNameTree(console, names, options, limit);
+  } else {
+    PrintTensors(console, checkpoint, tensors, options, limit);
+  }
   PrintProblems(console, health);
   return code;
 }

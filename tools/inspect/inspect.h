@@ -9,6 +9,7 @@
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/file.h"
 #include "merge/metadata.h"
+#include "tools/inspect/name_tree.h"
 #include "tools/items.h"
 #include "tools/operand.h"
 
@@ -17,12 +18,20 @@ namespace dsckpt::tools {
 class Console;
 class JsonWriter;
 
+/// Rows of a listing on a terminal.
+inline constexpr uint64_t kTerminalRows = 40;
+
 struct InspectOptions {
   std::string path;
   NameFilter names;
   std::string sort = "name";
   std::optional<uint64_t> limit;  ///< 0: no limit
   bool tree = false;
+  std::optional<uint64_t> depth;  ///< of the tree; 0: no limit
+  bool collapse = false, no_collapse = false;
+
+  /// Whether `rows` names of a listing are collapsed to patterns.
+  bool collapses(const Console& console, size_t rows) const;
 
   SortBy sort_by() const {
     return sort == "size" ? SortBy::kSize : sort == "offset" ? SortBy::kOffset : SortBy::kName;
@@ -40,8 +49,12 @@ void WritePieceJson(JsonWriter& json, const OwnedPiece& piece);
 /// Several files as one: shards, logical tensors, coverage; text, or the dsckpt.checkpoint/1
 /// document. kExitNo when it is incomplete.
 int InspectCheckpoint(Console& console, const Inputs& inputs, const InspectOptions& options);
+struct ListOptions {
+  std::vector<std::string> attributes;
+  std::optional<uint64_t> limit;  ///< 0: no limit
+};
 /// A run directory: its checkpoints, text or the dsckpt.run/1 document.
-int ListRun(Console& console, const std::string& path);
+int ListRun(Console& console, const std::string& path, const ListOptions& options = {});
 /// Tables of attributes and of metadata; the latter without what dsckpt writes itself and aliases.
 void PrintAttributes(Console& console, const File& file);
 void PrintMetadata(Console& console, const File& file);
@@ -57,8 +70,12 @@ void WriteDigest(JsonWriter& json, const std::optional<Hash128>& digest);
 void NoteNothingTaken(Console& console, const InspectOptions& options);
 /// Says how many rows of a table were left out, if any.
 void PrintMore(Console& console, uint64_t more);
-/// The state tree, one line a node; at most `limit` lines (0: all).
-void PrintTree(Console& console, const File& file, uint64_t limit);
+/// The state tree, one line a node, or one that is made of the names; at most `limit` lines (0:
+/// all).
+void PrintTree(Console& console, const File& file, const InspectOptions& options, uint64_t limit);
+/// The one that is made of names.
+void PrintNameTree(Console& console, NameTree& names, const InspectOptions& options,
+                   uint64_t limit);
 
 }  // namespace dsckpt::tools
 

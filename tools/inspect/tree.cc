@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "tools/inspect/inspect.h"
+#include "tools/inspect/name_tree.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/format.h"
 #include "tools/terminal/text.h"
@@ -62,46 +63,62 @@ std::string NodeText(const File& file, const Node& node) {
   }
 }
 
+NameTree NamesOf(const File& file) {
+  NameTree names;
+  for (uint32_t i = 0; i < file.tensor_count(); ++i) {
+    const TensorInfo info = file.tensor(i);
+    names.Add(info.name, TensorText(info), info.raw_bytes);
+  }
+  for (uint32_t i = 0; i < file.alias_count(); ++i) {
+    names.Add(file.alias(i).name, AliasText(file, file.alias(i)), 0);
+  }
+  for (uint32_t i = 0; i < file.object_count(); ++i) {
+    const ObjectInfo info = file.object(i);
+    names.Add(info.name, ObjectText(info), info.raw_bytes);
+  }
+  return names;
+}
+
 class TreePrinter {
  public:
-  TreePrinter(Console& console, const File& file, uint64_t limit)
-      : console_(console), file_(file), limit_(limit), glyphs_(console.utf8() ? kBoxes : kAscii) {}
+  TreePrinter(Console& console, uint64_t depth, uint64_t limit)
+      : console_(console),
+        depth_(depth),
+        limit_(limit),
+        glyphs_(console.utf8() ? kBoxes : kAscii) {}
 
-  void Children(const Node& parent) {
+  void Children(const File& file, const Node& parent, uint64_t level = 1) {
     const size_t prefix_bytes = prefix_.size();
     uint32_t position = 0;
     for (const Node& child : parent) {
       const bool last = position + 1 == parent.size();
-      std::string text = KeyText(child.key(), position) + ": " + NodeText(file_, child);
+      std::string text = KeyText(child.key(), position) + ": " + NodeText(file, child);
       if (!child.tag().empty()) text += Format(" ({})", TerminalName(child.tag()));
       if (!Line(text, last)) return;
       prefix_ += last ? glyphs_.space : glyphs_.pass;
-      if (child.is_container()) Children(child);
+      if (child.is_container() && level != depth_) Children(file, child, level + 1);
       prefix_.resize(prefix_bytes);
       ++position;
     }
   }
 
-  void Flat() {
-    const uint64_t items =
-        uint64_t{file_.tensor_count()} + file_.alias_count() + file_.object_count();
-    uint64_t position = 0;
-    const auto line = [&](std::string_view name, const std::string& text) {
-      return Line(KeyText(Key(name), 0) + ": " + text, ++position == items);
-    };
-    for (uint32_t i = 0; i < file_.tensor_count(); ++i) {
-      const TensorInfo info = file_.tensor(i);
-      if (!line(info.name, TensorText(info))) return;
-    }
-    for (uint32_t i = 0; i < file_.alias_count(); ++i) {
-      if (!line(file_.alias(i).name, AliasText(file_, file_.alias(i)))) return;
-    }
-    for (uint32_t i = 0; i < file_.object_count(); ++i) {
-      if (!line(file_.object(i).name, ObjectText(file_.object(i)))) return;
+  void Children(const NameTree::Node& parent, uint64_t level = 1) {
+    const size_t prefix_bytes = prefix_.size();
+    for (const auto& child : parent.children) {
+      const bool last = child == parent.children.back();
+      const std::string key = child->key.empty() ? "\"\"" : TerminalName(child->key);
+      if (!Line(key + ": " + NameTree::TextOf(*child), last)) return;
+      prefix_ += last ? glyphs_.space : glyphs_.pass;
+      if (level != depth_) Children(*child, level + 1);
+      prefix_.resize(prefix_bytes);
     }
   }
 
-  bool stopped() const { return stopped_; }
+  /// Says so where lines were left out.
+  void Finish() const {
+    if (!stopped_ || !console_.writable()) return;
+    console_.Print("{}\n", console_.Styled(Style::kDim, "... (--limit 0 shows all)"));
+  }
 
  private:
   // False when no more lines are wanted.
@@ -119,7 +136,7 @@ class TreePrinter {
   }
 
   Console& console_;
-  const File& file_;
+  const uint64_t depth_;
   const uint64_t limit_;
   const Glyphs glyphs_;
   uint64_t lines_ = 0;
@@ -129,18 +146,27 @@ class TreePrinter {
 
 }  // namespace
 
-void PrintTree(Console& console, const File& file, uint64_t limit) {
-  TreePrinter printer(console, file, limit);
-  if (const std::optional<Node> tree = file.tree()) {
-    console.Print("{}\n", NodeText(file, *tree));
-    printer.Children(*tree);
-  } else {
-    console.Write("no state tree: a flat dict of its items\n");
-    printer.Flat();
+void PrintNameTree(Console& console, NameTree& names, const InspectOptions& options,
+                   uint64_t limit) {
+  names.Order();
+  if (options.collapses(console, names.Lines())) names.Collapse();
+  names.Join();
+  TreePrinter printer(console, options.depth.value_or(0), limit);
+  printer.Children(names.root());
+  printer.Finish();
+}
+
+void PrintTree(Console& console, const File& file, const InspectOptions& options, uint64_t limit) {
+  const std::optional<Node> tree = file.tree();
+  if (!tree) {
+    console.Write("no state tree: names split at '.' and '/'\n");
+    NameTree names = NamesOf(file);
+    return PrintNameTree(console, names, options, limit);
   }
-  if (printer.stopped() && console.writable()) {
-    console.Print("{}\n", console.Styled(Style::kDim, "... (--limit 0 shows all)"));
-  }
+  console.Print("{}\n", NodeText(file, *tree));
+  TreePrinter printer(console, options.depth.value_or(0), limit);
+  printer.Children(file, *tree);
+  printer.Finish();
 }
 
 }  // namespace dsckpt::tools

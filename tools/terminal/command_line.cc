@@ -1,10 +1,98 @@
 #include "tools/terminal/command_line.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 namespace dsckpt::tools {
+namespace {
+
+constexpr char kBetweenChoices = '|';
+
+std::vector<std::string> Choices(const std::string& text) {
+  std::vector<std::string> choices;
+  if (text.find(kBetweenChoices) == std::string::npos) return choices;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(kBetweenChoices, begin), text.size());
+    choices.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return choices;
+}
+
+OptionPage PageOf(const CLI::Option& option) {
+  OptionPage page;
+  page.positional = option.get_positional();
+  if (page.positional) {
+    page.names.push_back(option.get_name(true));
+  } else {
+    for (const std::string& name : option.get_snames()) page.names.push_back("-" + name);
+    for (const std::string& name : option.get_lnames()) page.names.push_back("--" + name);
+  }
+  const std::string placeholder = option.get_option_text();
+  page.many = page.positional && placeholder == "...";
+  if (!page.positional && option.get_expected_max() != 0) page.value = placeholder.empty() ? "VALUE" : placeholder;
+  page.help = option.get_description();
+  page.required = option.get_required();
+  page.choices = Choices(option.get_type_name());
+  return page;
+}
+
+CommandPage PageOf(const CLI::App& app, const std::string& name) {
+  CommandPage page;
+  page.name = name;
+  page.summary = app.get_description();
+  page.footer = app.get_footer();
+  for (const CLI::Option* const option : app.get_options()) page.options.push_back(PageOf(*option));
+  return page;
+}
+
+/// The first word that looks like an option which does not exist, with the one that was meant.
+std::string UnknownOption(const CommandPage& page, const std::vector<std::string>& words) {
+  std::vector<std::string> known;
+  for (const OptionPage& option : page.options) {
+    if (option.positional) continue;
+    known.insert(known.end(), option.names.begin(), option.names.end());
+  }
+  for (const std::string& whole : words) {
+    if (whole.size() < 2 || whole[0] != '-') continue;
+    const std::string word = whole.substr(0, whole.find('='));
+    const bool there = std::find(known.begin(), known.end(), word) != known.end();
+    const bool bundle =
+        word[1] != '-' && std::find(known.begin(), known.end(), word.substr(0, 2)) != known.end();
+    if (there || bundle) continue;
+    const std::string nearest = word.size() > 3 ? NearestWord(word, known) : "";
+    return "there is no option '" + word + "'" +
+           (nearest.empty() ? "" : ": did you mean " + nearest + "?");
+  }
+  return "";
+}
+
+/// What is wrong, in words of this program.
+std::string Mistake(const CLI::ParseError& error, const CommandPage& page,
+                    const std::vector<std::string>& unexpected) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+      dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    if (std::string option = UnknownOption(page, unexpected); !option.empty()) return option;
+  }
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !unexpected.empty()) {
+    return "one argument too many: '" + unexpected[0] + "'";
+  }
+  const std::string text = error.what();
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) return text;
+  for (const OptionPage& option : page.options) {
+    for (const std::string& name : option.names) {
+      if (!text.starts_with(name + ":") || option.value.empty()) continue;
+      return name + " takes a value: " + name + " " + option.value;
+    }
+  }
+  return text;
+}
+
+}  // namespace
 
 Argument& Argument::Required() {
   option_->required();
@@ -17,12 +105,32 @@ Argument& Argument::Placeholder(const std::string& text) {
 }
 
 Argument& Argument::OneOf(const std::vector<std::string>& values) {
-  option_->check(CLI::IsMember(values));
+  option_->check(CLI::Validator(
+      [values](std::string& text) {
+        if (std::find(values.begin(), values.end(), text) != values.end()) return std::string();
+        std::string all;
+        for (const std::string& value : values) all += (all.empty() ? "" : ", ") + value;
+        return "takes one of " + all + ", not '" + text + "'";
+      },
+      "", "choice"));
+  // For PageOf().
+  std::string all;
+  for (const std::string& value : values) all += (all.empty() ? "" : "|") + value;
+  option_->type_name(all);
   return *this;
 }
 
 Argument& Argument::Within(int64_t low, int64_t high) {
-  option_->check(CLI::Range(low, high));
+  option_->check(CLI::Validator(
+      [low, high](std::string& text) {
+        int64_t number = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+        const bool whole = error == std::errc() && end == text.data() + text.size();
+        if (whole && number >= low && number <= high) return std::string();
+        return "takes a whole number from " + std::to_string(low) + " to " + std::to_string(high) +
+               ", not '" + text + "'";
+      },
+      "", "range"));
   return *this;
 }
 
@@ -85,18 +193,16 @@ Argument CommandLine::AddFlag(const std::string& names, bool& value, const std::
 
 void CommandLine::Footer(const std::string& text) { app_->footer(text); }
 std::string CommandLine::name() const { return app_->get_name(); }
-std::string CommandLine::Help() const { return app_->help("dsckpt"); }
+bool CommandLine::Has(const std::string& name) const {
+  return app_->get_option_no_throw(name) != nullptr;
+}
 bool CommandLine::chosen() const { return app_->parsed(); }
 
 Program::Program(const std::string& name, const std::string& version,
                  const std::string& description, const std::string& footer)
-    : root_(std::make_unique<CLI::App>(description, name)) {
+    : version_(version), root_(std::make_unique<CLI::App>(description, name)) {
   root_->set_version_flag("-V,--version", name + " " + version, "Print the version and exit");
   root_->require_subcommand(1);
-  root_->get_formatter()->column_width(24);
-  root_->get_formatter()->label("REQUIRED", "");
-  root_->get_formatter()->label("SUBCOMMAND", "COMMAND");
-  root_->get_formatter()->label("Subcommands", "Commands");
   root_->footer(footer);
 }
 
@@ -106,7 +212,13 @@ CommandLine Program::AddCommand(const std::string& name, const std::string& desc
   return CommandLine(root_->add_subcommand(name, description));
 }
 
-std::string Program::Help() const { return root_->help(); }
+ProgramPages Program::Pages() const {
+  ProgramPages all{root_->get_name(), version_, {PageOf(*root_, "")}};
+  for (const CLI::App* const command : root_->get_subcommands({})) {
+    all.pages.push_back(PageOf(*command, command->get_name()));
+  }
+  return all;
+}
 
 Program::Parsed Program::Parse(int argc, char** argv) {
   Parsed parsed;
@@ -114,14 +226,16 @@ Program::Parsed Program::Parse(int argc, char** argv) {
     root_->parse(argc, argv);
     parsed.run = true;
   } catch (const CLI::CallForVersion& version) {
-    parsed.answer = std::string(version.what()) + "\n";
+    parsed.version = version.what();
   } catch (const CLI::ParseError& error) {
     const auto chosen = root_->get_subcommands();
+    const std::string command = chosen.empty() ? "" : chosen.back()->get_name();
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
-      parsed.answer = root_->help();
+      parsed.help = command;
     } else {
-      const std::string command = chosen.empty() ? "" : chosen.back()->get_name();
-      parsed.mistake = (command.empty() ? "" : command + ": ") + error.what() + " (see " +
+      const CLI::App& app = chosen.empty() ? *root_ : *chosen.back();
+      const std::string what = Mistake(error, PageOf(app, command), root_->remaining(true));
+      parsed.mistake = (command.empty() ? "" : command + ": ") + what + " (see " +
                        root_->get_name() + (command.empty() ? "" : " " + command) + " --help)";
     }
   }

@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "tools/terminal/help.h"
 
 namespace CLI {
 class App;
@@ -57,7 +60,8 @@ class CommandLine {
   void Footer(const std::string& text);
 
   std::string name() const;
-  std::string Help() const;
+  /// Whether an option of this name has been added.
+  bool Has(const std::string& name) const;
   /// Whether it is the one that was given.
   bool chosen() const;
 
@@ -73,20 +77,24 @@ class Program {
   ~Program();
 
   CommandLine AddCommand(const std::string& name, const std::string& description);
-  std::string Help() const;
+  /// Everything that has been declared so far.
+  ProgramPages Pages() const;
 
   /// What a command line asks for.
   struct Parsed {
     /// A command is to run; the rest is empty.
     bool run = false;
-    /// Help or version, which were asked for.
-    std::string answer;
+    /// Help was asked for: that of the command of this name; empty: of the program.
+    std::optional<std::string> help;
+    /// The version, which was asked for.
+    std::string version;
     /// What is wrong with it.
     std::string mistake;
   };
   Parsed Parse(int argc, char** argv);
 
  private:
+  std::string version_;
   std::unique_ptr<CLI::App> root_;
 };
 

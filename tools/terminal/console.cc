@@ -1,5 +1,6 @@
 #include "tools/terminal/console.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <langinfo.h>
 #include <stdlib.h>
@@ -41,6 +42,17 @@ bool WantColor(const std::string& option, bool terminal) {
   return terminal && !dumb && (no_color == nullptr || *no_color == '\0');
 }
 
+/// Whether `part` stands in `text`, and is not a part of a longer word.
+bool HoldsWord(const std::string& text, const std::string& part) {
+  const auto in_word = [&](size_t at) {
+    return at < text.size() && isalnum(static_cast<unsigned char>(text[at])) != 0;
+  };
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    if ((at == 0 || !in_word(at - 1)) && !in_word(at + part.size())) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Console::Console()
@@ -52,6 +64,7 @@ Console::Console()
 
 void Console::Configure(const CommonOptions& options) {
   json_ = options.json;
+  quiet_ = options.quiet;
   color_ = WantColor(options.color, out_is_terminal_);
 }
 
@@ -83,13 +96,17 @@ void Console::Flush() {
 }
 
 void Console::Note(std::string_view text) {
+  if (!quiet_) Say(text);
+}
+
+void Console::Say(std::string_view text) {
   Flush();  // Keeps the order where both streams go to one terminal.
   // Nobody can be told when standard error itself is gone.
   (void)WriteAll(STDERR_FILENO, Format("dsckpt: {}\n", SafeText(text)));
 }
 
 int Console::Fail(const Status& status) {
-  Note(Sentence(status));
+  Say(Sentence(status));
   if (json_) WriteErrorJson(*this, status);
   return ExitCodeFor(status.code());
 }
@@ -97,7 +114,7 @@ int Console::Fail(const Status& status) {
 int Console::Finish(int code) {
   Flush();
   if (write_errno_ == 0 || write_errno_ == EPIPE) return code;
-  Note(Format("cannot write to standard output: {}", strerror(write_errno_)));
+  Say(Format("cannot write to standard output: {}", strerror(write_errno_)));
   return kExitFailed;
 }
 
@@ -119,7 +136,7 @@ int ExitCodeFor(StatusCode code) {
 std::string Sentence(const Status& status) {
   std::string text = status.message();
   if (text.empty()) text = StatusCodeName(status.code());
-  const auto lacks = [&](const std::string& part) { return text.find(part) == std::string::npos; };
+  const auto lacks = [&](const std::string& part) { return !HoldsWord(text, part); };
   if (!status.path().empty() && lacks(status.path())) text = status.path() + ": " + text;
   if (status.offset() >= 0 && lacks(std::to_string(status.offset()))) {
     text += Format(" (at offset {})", status.offset());

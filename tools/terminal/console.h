@@ -22,6 +22,7 @@ inline constexpr int kExitFailed = 2;  ///< Could not do it: usage, I/O, not a c
 /// Options that every command has.
 struct CommonOptions {
   bool json = false;
+  bool quiet = false;          ///< Nothing on standard output, and no notes.
   std::string color = "auto";  ///< "auto", "always" or "never"
 };
 
@@ -35,6 +36,10 @@ class Console {
   void Configure(const CommonOptions& options);
 
   bool json() const { return json_; }
+  bool quiet() const { return quiet_; }
+  /// Documents are of one line each from now on, because there may be several (JSON Lines).
+  void OneLineDocuments() { one_line_documents_ = true; }
+  bool one_line_documents() const { return one_line_documents_; }
   bool out_is_terminal() const { return out_is_terminal_; }
   bool err_is_terminal() const { return err_is_terminal_; }
   /// Columns to fit output to; 0: not a terminal, no limit.
@@ -45,10 +50,12 @@ class Console {
 
   template <typename... Args>
   void Print(fmt::format_string<Args...> format, Args&&... args) {
+    if (quiet_) return;
     FormatTo(buffer_, format, std::forward<Args>(args)...);
     if (buffer_.size() >= kFlushBytes) Flush();
   }
   void Write(std::string_view text) {
+    if (quiet_) return;
     buffer_ += text;
     if (buffer_.size() >= kFlushBytes) Flush();
   }
@@ -58,7 +65,7 @@ class Console {
   /// False once standard output takes no more (reader gone, disk full): long listings may stop.
   bool writable() const { return write_errno_ == 0; }
 
-  /// One line on standard error, "dsckpt: <text>", made safe for a terminal.
+  /// One line on standard error, "dsckpt: <text>", made safe for a terminal. Not when quiet.
   void Note(std::string_view text);
   /// Reports `status` on standard error, and with --json as a dsckpt.error/1 document on standard
   /// output. Returns the exit code for it.
@@ -71,7 +78,11 @@ class Console {
  private:
   static constexpr size_t kFlushBytes = 1 << 16;
   std::string buffer_;
+  void Say(std::string_view text);
+
   bool json_ = false;
+  bool quiet_ = false;
+  bool one_line_documents_ = false;
   bool color_ = false;
   bool out_is_terminal_, err_is_terminal_, utf8_;
   size_t out_width_, err_width_;

@@ -78,6 +78,7 @@ void JsonWriter::Separate() {
 
 void JsonWriter::Begin(char open, char close, Layout layout) {
   Separate();
+  if (console_.one_line_documents()) layout = Layout::kFlat;
   console_.Write({&open, 1});
   levels_.push_back({close, layout});
 }

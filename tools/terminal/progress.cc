@@ -32,7 +32,7 @@ std::string Bar(size_t columns, double part, bool ascii) {
 }  // namespace
 
 ProgressBar::ProgressBar(const Console& console, std::string label)
-    : enabled_(console.err_is_terminal()),
+    : enabled_(console.err_is_terminal() && !console.quiet()),
       ascii_(!console.utf8()),
       width_(console.err_width()),
       label_(std::move(label)),

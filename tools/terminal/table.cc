@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "tools/terminal/console.h"
+#include "tools/terminal/short_names.h"
 #include "tools/terminal/text.h"
 
 namespace dsckpt::tools {
@@ -13,6 +14,13 @@ constexpr size_t kGap = 2;
 // Off a terminal a few very long names must not widen a million rows.
 constexpr size_t kWidestPadding = 100;
 constexpr size_t kNarrowest = 12;
+
+/// The first that may be cut.
+size_t NamesColumn(const std::vector<Column>& columns) {
+  const auto first = std::find_if(columns.begin(), columns.end(),
+                                  [](const Column& column) { return column.shrinks; });
+  return first == columns.end() ? 0 : static_cast<size_t>(first - columns.begin());
+}
 
 // Widths by content; 0: the column is empty and left out.
 std::vector<size_t> Measure(const std::vector<Column>& columns, size_t rows, const FillRow& fill) {
@@ -50,8 +58,12 @@ void Fit(const std::vector<Column>& columns, size_t limit, std::vector<size_t>& 
 
 class RowPrinter {
  public:
-  RowPrinter(Console& console, const std::vector<Column>& columns, std::vector<size_t> widths)
-      : console_(console), columns_(columns), widths_(std::move(widths)) {}
+  RowPrinter(Console& console, const std::vector<Column>& columns, std::vector<size_t> widths,
+             ShortNames names)
+      : console_(console),
+        columns_(columns),
+        widths_(std::move(widths)),
+        names_(std::move(names)) {}
 
   void Print(const std::vector<std::string>& cells, Style style) {
     line_.clear();
@@ -60,7 +72,7 @@ class RowPrinter {
       if (widths_[i] == 0) continue;
       line_.append(gap, ' ');
       gap = kGap;
-      AppendCell(cells[i], widths_[i], columns_[i].align);
+      AppendCell(cells[i], i);
     }
     line_.erase(line_.find_last_not_of(' ') + 1);
     // A terminal too narrow for the narrowest columns.
@@ -70,18 +82,23 @@ class RowPrinter {
   }
 
  private:
-  void AppendCell(const std::string& cell, size_t width, Column::Align align) {
+  void AppendCell(const std::string& cell, size_t column) {
+    const size_t width = widths_[column];
+    const Column::Align align = columns_[column].align;
     const bool cut = console_.out_width() != 0;
     const size_t columns = DisplayWidth(cell);
     const size_t padding = columns < width ? width - columns : 0;
     if (align == Column::Align::kRight) line_.append(padding, ' ');
-    line_ += cut && columns > width ? FitWidth(cell, width) : cell;
+    line_ += !cut || columns <= width          ? cell
+             : column == NamesColumn(columns_) ? names_.Fit(cell, width)
+                                               : FitWidth(cell, width);
     if (align == Column::Align::kLeft) line_.append(padding, ' ');
   }
 
   Console& console_;
   const std::vector<Column>& columns_;
   std::vector<size_t> widths_;
+  ShortNames names_;
   std::string line_;
 };
 
@@ -90,13 +107,21 @@ class RowPrinter {
 void PrintTable(Console& console, const std::vector<Column>& columns, size_t rows,
                 const FillRow& fill) {
   std::vector<size_t> widths = Measure(columns, rows, fill);
+  bool names_are_cut = false;
   if (console.out_width() != 0) {
+    const size_t needed = widths[NamesColumn(columns)];
     Fit(columns, console.out_width(), widths);
+    names_are_cut = widths[NamesColumn(columns)] < needed;
   } else {
     for (size_t& width : widths) width = std::min(width, kWidestPadding);
   }
-  RowPrinter printer(console, columns, std::move(widths));
   std::vector<std::string> cells(columns.size());
+  ShortNames names;
+  for (size_t row = 0; names_are_cut && row < rows; ++row) {
+    fill(row, cells);
+    names.Add(cells[NamesColumn(columns)]);
+  }
+  RowPrinter printer(console, columns, std::move(widths), std::move(names));
   for (size_t i = 0; i < columns.size(); ++i) cells[i] = columns[i].heading;
   printer.Print(cells, Style::kBold);
   for (size_t row = 0; row < rows && console.writable(); ++row) {

@@ -15,12 +15,12 @@ class Console;
 struct Column {
   const char* heading;
   enum class Align { kLeft, kRight } align = Align::kLeft;
-  /// May be cut to fit a terminal.
+  /// May be cut to fit a terminal. The first such column holds names.
   bool shrinks = false;
 };
 
-/// Fills `cells`, one for each column, with printable text. Called twice a row: once to measure,
-/// once to print, so that a table of any length takes no memory.
+/// Fills `cells`, one for each column, with printable text. Called several times a row: to measure,
+/// to print, so that a table of any length takes no memory.
 using FillRow = std::function<void(size_t row, std::vector<std::string>& cells)>;
 
 /// Prints headings and rows, aligned. Columns without content are left out. On a terminal lines are

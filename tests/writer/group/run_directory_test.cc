@@ -215,7 +215,7 @@ TEST_CASE("after a roll back: what was just saved stays and is latest, the branc
 }
 
 TEST_CASE(
-    "a checkpoint that stands is refused at once, with what to do; an abandoned one gives way") {
+    "a checkpoint that stands is refused at once, with what to do, an abandoned one gives way") {
   Run run;
   for (const int step : {1, 2, 3}) REQUIRE(run.Save(step).ok());
   const Part part(0, 1, 9, 4);

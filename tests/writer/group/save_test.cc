@@ -308,7 +308,7 @@ TEST_CASE("two shards of one name are refused") {
   CHECK(VisibleNames(place.run).empty());
 }
 
-TEST_CASE("a rank that cannot save fails the checkpoint on all, at once; the next one works") {
+TEST_CASE("a rank that cannot save fails the checkpoint on all, at once, the next one works") {
   const Place place;
   const auto failing = [](RankRun& run) -> Status {
     if (run.rank == 1) {
@@ -326,7 +326,7 @@ TEST_CASE("a rank that cannot save fails the checkpoint on all, at once; the nex
   CheckAll(RunGroup(place, 3, [](RankRun& run) { return run.Save(1, 1); }), StatusCode::kOk);
 }
 
-TEST_CASE("a checkpoint that any rank cancels fails on all; the next one works") {
+TEST_CASE("a checkpoint that any rank cancels fails on all, the next one works") {
   const Place place;
   const int canceller = GENERATE(0, 1);
   const auto body = [canceller](RankRun& run) -> Status {
@@ -407,7 +407,7 @@ TEST_CASE("what was cancelled here is no failure that anybody else hears of") {
   CHECK(heard.empty());
 }
 
-TEST_CASE("progress of a checkpoint is that of this rank's shards; what is published stays") {
+TEST_CASE("progress of a checkpoint is that of this rank's shards, what is published stays") {
   TempDir dir;
   const auto engine = SmallEngine();
   const auto writer = CheckpointWriter::Create(*engine, {.run_directory = dir / "run"}).value();
