@@ -24,6 +24,7 @@ const Layer kLayers[] = {
     {"writer", {"dsckpt/", "base/", "format/", "numerics/", "io/", "state/", "run/", "writer/"}},
     {"reader", {"dsckpt/", "base/", "format/", "numerics/", "io/", "state/", "run/", "reader/"}},
     {"merge", {"dsckpt/", "base/", "io/", "run/", "merge/"}},
+    {"trajectory", {"dsckpt/", "base/", "io/", "run/", "merge/", "trajectory/"}},
     {"c", {"dsckpt/", "base/", "format/", "c/"}},
     {"mpi", {"dsckpt/"}},
     // With merge/ it shares operands, metadata, names and casts, with base/ their text.
