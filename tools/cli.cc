@@ -117,8 +117,9 @@ int Main(int argc, char** argv) {
       "  dsckpt inspect --help");
   CommonOptions options;
   const std::vector<Command> commands = {
-      AddInspect(program), AddVerify(program),  AddImport(program), AddExport(program),
-      AddMerge(program),   AddConvert(program), AddList(program),   AddHash(program)};
+      AddInspect(program), AddVerify(program), AddImport(program),
+      AddExport(program),  AddMerge(program),  AddConvert(program),
+      AddList(program),    AddHash(program),   AddTrace(program)};
   for (const Command& command : commands) AddCommonOptions(command.line, options);
 
   Console console;

@@ -25,6 +25,7 @@ Command AddMerge(Program& program);
 Command AddConvert(Program& program);
 Command AddList(Program& program);
 Command AddHash(Program& program);
+Command AddTrace(Program& program);
 
 }  // namespace dsckpt::tools
 

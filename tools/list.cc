@@ -17,22 +17,6 @@
 namespace dsckpt::tools {
 namespace {
 
-const char* Text(StepSource source) {
-  switch (source) {
-    case StepSource::kManifest:
-      return "manifest";
-    case StepSource::kAttribute:
-      return "attribute";
-    case StepSource::kMetadata:
-      return "metadata";
-    case StepSource::kName:
-      return "name";
-    case StepSource::kUnknown:
-      break;
-  }
-  return nullptr;
-}
-
 void ListJson(Console& console, const RunDirectory& run) {
   JsonWriter json(console);
   json.BeginObject(JsonWriter::Layout::kLines);
@@ -47,7 +31,7 @@ void ListJson(Console& console, const RunDirectory& run) {
     json.Key("step");
     entry.step ? json.Int(*entry.step) : json.Null();
     json.Key("step_source");
-    const char* const source = Text(entry.step_source);
+    const char* const source = StepSourceText(entry.step_source);
     source != nullptr ? json.String(source) : json.Null();
     json.Key("serial").Uint(entry.serial);
     json.Key("parent").Uint(entry.parent);

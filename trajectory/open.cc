@@ -1,6 +1,7 @@
 // Trajectory::Open(): finds checkpoints, reads their indexes and puts them in order.
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string_view>
 #include <unordered_set>
@@ -168,6 +169,19 @@ void Order(std::vector<Member>& members) {
   });
 }
 
+/// `auto_steps`: steps are those that an operand means.
+void NameMembers(std::vector<Member>& members, bool auto_steps) {
+  std::map<std::pair<std::string, int64_t>, int> same;
+  for (const Member& member : members) {
+    if (member.step.step) ++same[{member.run, *member.step.step}];
+  }
+  for (Member& member : members) {
+    const bool told = auto_steps && !member.run.empty() && member.step.step &&
+                      same[{member.run, *member.step.step}] == 1;
+    member.text = told ? member.run + "@" + std::to_string(*member.step.step) : member.operand.path;
+  }
+}
+
 void FillSpans(Trajectory::Impl& impl) {
   const std::vector<uint32_t> number_of = impl.tables.Sort();
   for (Member& member : impl.members) member.column.Renumber(number_of);
@@ -217,6 +231,7 @@ Result<Trajectory> Open(std::span<const std::string> operands,
   std::sort(impl->skipped.begin(), impl->skipped.end());
   if (impl->members.empty()) return NoneFound(*impl, operands[0]);
   Order(impl->members);
+  NameMembers(impl->members, options.step_from == "auto");
   FillSpans(*impl);
   uint32_t shards = 1;
   for (const Member& member : impl->members) shards = std::max(shards, member.shards);

@@ -49,6 +49,7 @@ uint32_t Trajectory::size() const { return static_cast<uint32_t>(impl_->members.
 std::optional<int64_t> Trajectory::step(uint32_t t) const { return impl_->members[t].step.step; }
 StepSource Trajectory::step_source(uint32_t t) const { return impl_->members[t].step.source; }
 const std::string& Trajectory::path(uint32_t t) const { return impl_->members[t].operand.path; }
+const std::string& Trajectory::operand(uint32_t t) const { return impl_->members[t].text; }
 std::span<const std::pair<std::string, Value>> Trajectory::attributes(uint32_t t) const {
   return impl_->members[t].attributes;
 }

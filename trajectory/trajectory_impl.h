@@ -24,7 +24,8 @@ namespace trajectory {
 struct Member {
   std::string name;  ///< In its run; its path where it was named itself.
   merge::Operand operand;
-  std::string run;  ///< Empty where it was named itself.
+  std::string text;  ///< Stands for it in commands.
+  std::string run;   ///< Empty where it was named itself.
   merge::MemberStep step;
   uint64_t serial = 0;
   uint64_t parent = 0;

@@ -100,6 +100,9 @@ class Trajectory {
   StepSource step_source(uint32_t t) const;
   /// Returns the path of the checkpoint: that of its directory, its file or its model's index.
   const std::string& path(uint32_t t) const;
+  /// Returns a text that stands for the checkpoint in commands: "RUN@STEP", or its path where that
+  /// is not enough to tell it.
+  const std::string& operand(uint32_t t) const;
   /// Returns the attributes of the first shard that are single values, and the members of the
   /// metadata of plain safetensors, by name.
   std::span<const std::pair<std::string, Value>> attributes(uint32_t t) const;
