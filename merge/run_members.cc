@@ -80,8 +80,11 @@ Result<Operand> AtStep(const RunAndChoice& chosen, int64_t step, const std::vect
   std::string near;
   if (below) near = std::to_string(*below);
   if (above) near += (near.empty() ? "" : " and ") + std::to_string(*above);
-  return NoSuch(chosen, "the run has no complete checkpoint of this step" +
-                            (near.empty() ? std::string() : "; next to it are " + near));
+  return NoSuch(
+      chosen,
+      "the run has no complete checkpoint of this step" +
+          (near.empty() ? std::string()
+                        : (below && above ? "; next to it are " : "; next to it is ") + near));
 }
 
 Result<Operand> Latest(const RunAndChoice& chosen) {
