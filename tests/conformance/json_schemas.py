@@ -64,6 +64,8 @@ with tempfile.TemporaryDirectory() as folder:
         check("verify", path)
         check("inspect", path)
     check("ls", run)
+    check("trace", "--quick", run)
+    check("trace", "--quick", valid / "example.dsckpt")
     check("inspect", run)
     check("export", valid / "example.dsckpt", "-o", folder / "e.safetensors")
     check("import", folder / "e.safetensors", "-o", folder / "e.dsckpt")
