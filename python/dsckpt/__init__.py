@@ -20,7 +20,8 @@ from .own import rank_own
 from .run import Run, RunEntry
 from .saving import save, save_safetensors
 from .tensor_info import TensorStatistics
-from .tools import Problem, Report, inspect, merge, verify
+from .tools import Problem, Report, inspect, merge, trace, verify
+from .trajectory import TensorSeries, Trajectory, TrajectoryEvent
 from .writer import AsyncWriter
 
 __all__ = [
@@ -38,7 +39,10 @@ __all__ = [
     "RunEntry",
     "SaveCancelled",
     "SaveHandle",
+    "TensorSeries",
     "TensorStatistics",
+    "Trajectory",
+    "TrajectoryEvent",
     "__version__",
     "device_support",
     "inspect",
@@ -49,6 +53,7 @@ __all__ = [
     "rank_own",
     "save",
     "save_safetensors",
+    "trace",
     "verify",
 ]
 

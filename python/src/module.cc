@@ -57,5 +57,6 @@ NB_MODULE(_native, module) {
   py::BindCheckpointWriter(module);
   py::BindFile(module);
   py::BindCheckpoint(module);
+  py::BindTrajectory(module);
   py::BindTools(module);
 }
