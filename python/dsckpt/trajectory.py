@@ -136,7 +136,11 @@ class Trajectory:
         return self._native.index_bytes
 
     def matching(self, pattern: str) -> list[str]:
-        """The names that a pattern matches, as `dsckpt inspect --filter` has them: "*.weight"."""
+        """The names that a pattern matches.
+
+        Args:
+            pattern: As for `dsckpt inspect --filter`: "layers.*.{weight,bias}".
+        """
         found = self._native.matching(arguments.text("pattern", pattern))
         return [self._rows[ordinal][0] for ordinal in found]
 
@@ -208,7 +212,14 @@ class TensorSeries:
         return len(self._run.paths)
 
     def at(self, *, step: int) -> numpy.ndarray[Any, Any]:
-        """The tensor at a step, of several checkpoints of it the last one. KeyError."""
+        """The tensor in the checkpoint of a step.
+
+        Args:
+            step: Of several checkpoints of this step the last one counts.
+
+        Raises:
+            KeyError: There is none, or it lacks the tensor.
+        """
         steps = self.steps
         step = arguments.integer("step", step)
         if step not in steps:
@@ -216,7 +227,14 @@ class TensorSeries:
         return self._read(len(steps) - 1 - steps[::-1].index(step))
 
     def statistics(self, t: int) -> TensorStatistics | None:
-        """What its elements are, in numbers, in checkpoint `t`; None where that does not say."""
+        """What its elements are, in numbers, without reading them.
+
+        Args:
+            t: The position of the checkpoint.
+
+        Returns:
+            None where the checkpoint does not say; see Checkpoint.statistics().
+        """
         found = self._native.statistics(self._position(t), self._ordinal)
         return TensorStatistics(*found) if found else None
 
