@@ -16,13 +16,13 @@ namespace {
 
 using Kind = TrajectoryEventKind;
 
-/// One digest of all tensors of a checkpoint, in whatever pieces; nothing where one has none.
+/// One digest of all tensors of a checkpoint, in whatever pieces; nothing where that is not known.
 std::optional<Hash128> ContentOf(const Trajectory& run, uint32_t t) {
   std::vector<NamedDigest> digests;
   for (uint32_t i = 0; i < run.tensor_count(); ++i) {
     if (!run.Form(t, i)) continue;
     const auto content = run.Content(t, i);
-    if (!content) return std::nullopt;
+    if (!content) return run.StoredDigest(t);
     digests.push_back({std::string(run.tensor(i).name), *content});
   }
   if (digests.empty()) return std::nullopt;

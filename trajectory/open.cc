@@ -75,6 +75,7 @@ class Reader {
     member.parent = checkpoint.parent();
     member.shards = checkpoint.shard_count();
     member.tree_digest = record.tree_digest;
+    member.stored_digest = record.stored_digest;
     member.attributes = std::move(record.attributes);
     Keep(record, member.column);
     return {};

@@ -120,6 +120,17 @@ std::vector<std::pair<std::string, Value>> AttributesOf(const File& file) {
   return {found.begin(), found.end()};
 }
 
+/// Digests of what one file stores, by the rank that wrote it. False: one of them is missing.
+bool AppendStored(const File& file, uint32_t rank, std::vector<NamedDigest>& stored) {
+  const std::string prefix = std::to_string(rank) + "/";
+  for (uint32_t i = 0; i < file.tensor_count(); ++i) {
+    const auto digest = file.Digest(file.tensor(i));
+    if (!digest) return false;
+    stored.push_back({prefix + std::string(file.tensor(i).name), *digest});
+  }
+  return true;
+}
+
 /// By shard, so that each is opened once.
 std::vector<std::vector<Part>> PartsByShard(const Checkpoint& checkpoint) {
   std::vector<std::vector<Part>> parts(checkpoint.shard_count());
@@ -160,15 +171,19 @@ Result<IndexRecord> ReadIndex(const Checkpoint& checkpoint) {
   }
   std::vector<Gathered> gathered(record.tensors.size());
   const auto parts = PartsByShard(checkpoint);
+  std::vector<NamedDigest> stored;
+  bool all_stored = true;
   for (uint32_t shard = 0; shard < parts.size(); ++shard) {
     DSCKPT_ASSIGN_OR_RETURN(const File file, checkpoint.OpenShard(shard));
     record.bytes_read += BytesRead(file, checkpoint.shard(shard).index_bytes);
     if (shard == 0) record.attributes = AttributesOf(file);
+    all_stored = all_stored && AppendStored(file, checkpoint.shard(shard).rank, stored);
     for (const Part& part : parts[shard]) {
       Gather(file, part, record.tensors[part.tensor], gathered[part.tensor]);
     }
   }
   FinishDigests(record, gathered);
+  if (all_stored) record.stored_digest = dsckpt::TreeDigest(std::move(stored));
   return record;
 }
 

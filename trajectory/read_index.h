@@ -26,7 +26,7 @@ struct TensorRecord {
 struct IndexRecord {
   std::vector<TensorRecord> tensors;
   std::vector<std::pair<std::string, Value>> attributes;
-  std::optional<Hash128> tree_digest;
+  std::optional<Hash128> tree_digest, stored_digest;
   uint64_t bytes_read = 0;
 };
 

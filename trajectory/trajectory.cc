@@ -56,6 +56,9 @@ std::span<const std::pair<std::string, Value>> Trajectory::attributes(uint32_t t
 std::optional<Hash128> Trajectory::TreeDigest(uint32_t t) const {
   return impl_->members[t].tree_digest;
 }
+std::optional<Hash128> Trajectory::StoredDigest(uint32_t t) const {
+  return impl_->members[t].stored_digest;
+}
 const std::vector<std::pair<std::string, std::string>>& Trajectory::skipped() const {
   return impl_->skipped;
 }

@@ -30,7 +30,7 @@ struct Member {
   uint64_t serial = 0;
   uint64_t parent = 0;
   uint32_t shards = 1;
-  std::optional<Hash128> tree_digest;
+  std::optional<Hash128> tree_digest, stored_digest;
   std::vector<std::pair<std::string, Value>> attributes;
   Column column;
 };

@@ -109,10 +109,14 @@ class Trajectory {
   /// Returns one digest of all tensors; see TreeDigest() of dsckpt/file.h. It is nothing where a
   /// tensor has none.
   std::optional<Hash128> TreeDigest(uint32_t t) const;
+  /// Returns one digest of all tensors as they are stored: equal where as many files of the same
+  /// ranks hold equal tensors under equal names, also where these are in pieces. It is nothing
+  /// where a stored tensor has no digest.
+  std::optional<Hash128> StoredDigest(uint32_t t) const;
   /// Returns the checkpoints and other entries of runs that are left out, each with the reason.
   const std::vector<std::pair<std::string, std::string>>& skipped() const;
-  /// Returns about how many bytes of indexes, headers and manifests were read by Open(), never too
-  /// few.
+  /// Returns the size of the indexes, headers and manifests that Open() went through, in bytes:
+  /// padding behind a header counts, and what had to be looked at twice counts once.
   uint64_t index_bytes() const;
 
   /// Returns the number of different names.

@@ -132,7 +132,7 @@ class Trajectory:
 
     @property
     def index_bytes(self) -> int:
-        """About how many bytes of indexes were read, never too few."""
+        """The size of the indexes, headers and manifests that were gone through."""
         return self._native.index_bytes
 
     def matching(self, pattern: str) -> list[str]:

@@ -12,6 +12,7 @@
 #include "tests/support/planted_run.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/command.h"
+#include "tests/tools/samples.h"
 
 using Json = nlohmann::ordered_json;
 using Strings = std::vector<std::string>;
@@ -59,14 +60,17 @@ TEST_CASE("trace: the findings of a run, each with a command that shows it") {
   CHECK(nan["other_step"] == planted::kNanStep - 1000);
   CHECK(nan["name"] == planted::kWithNan);
   CHECK(nan["group"] == "gpt_neox.layers.#.attention.query_key_value.weight");
-  CHECK(nan["command"] == "dsckpt inspect " + run + "@16000 --filter " + planted::kWithNan);
+  CHECK(nan["command"] == "dsckpt inspect --json " + run + "@16000 --filter " + planted::kWithNan);
+  Strings tried;
   for (const Json& event : json["events"]) {
     Strings words = Words(event["command"]);
     REQUIRE(words[0] == "dsckpt");
     words.erase(words.begin());
     CAPTURE(event["command"]);
+    tried.push_back(words[0]);
     if (words[0] != "diff") CHECK(RunTool(words).code == 0);
   }
+  CHECK(tried == Strings{"diff", "ls", "hash", "inspect", "hash"});
   const Strings same = Words(json["events"][2]["command"]);
   const std::string trees = RunOk({same.begin() + 1, same.end()}).out;
   CHECK(trees.substr(0, 32) == trees.substr(trees.find('\n') + 1, 32));
@@ -95,6 +99,15 @@ TEST_CASE("trace: rows of the long table") {
   CHECK(second["layer"].is_null());
   CHECK(second["digest"].get<std::string>().size() == 32);
   CHECK(second["nan"] == 0);
+}
+
+TEST_CASE("trace: the digest of a checkpoint is that of dsckpt hash --tree") {
+  TempDir dir;
+  WriteSample(dir / "step1200.dsckpt");
+  const Json json = Json::parse(RunOk({"trace", "--quick", dir / "step1200.dsckpt", "--json"}).out);
+  CHECK(json["steps"][0]["step"] == 1200);
+  CHECK(json["steps"][0]["tree_digest"] ==
+        RunOk({"hash", "--tree", dir / "step1200.dsckpt"}).out.substr(0, 32));
 }
 
 TEST_CASE("trace: exit codes and selections") {
@@ -127,6 +140,7 @@ TEST_CASE("trace: the table says what is not known") {
   planted::WriteRun(run);
   const std::string text = RunOk({"trace", "--quick", run}).out;
   CHECK(Contains(text, "the same as step 7000"));
+  CHECK(Contains(text, "Shown by:\n  dsckpt diff " + run + "@8000 " + run + "@9000 --filter "));
   CHECK(Contains(text, "no tensor data"));
   CHECK_FALSE(Contains(text, "not known"));
   RunOk({"export", run + "@latest", "-o", dir / "step18000.safetensors"});

@@ -6,9 +6,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "dsckpt/trajectory_events.h"
 #include "merge/inputs.h"
 #include "tests/support/catch.h"
 #include "tests/support/planted_run.h"
@@ -40,6 +42,32 @@ void SavePlain(const std::string& path, float value) {
   SaveOptions options;
   options.container = Container::kSafetensors;
   REQUIRE(SaveFile(path, *provider, options).ok());
+}
+
+/// Half of a tensor of the logical shape [4]: two elements, from `begin` on.
+std::unique_ptr<StateProvider> Half(const std::vector<float>& values, int64_t begin) {
+  return MakeProvider([&values, begin](Description& description) {
+    const std::vector<int64_t> shape = {2}, whole = {4};
+    const std::vector<Range> box = {{begin, begin + 2}};
+    const Piece piece{.logical_name = "w", .logical_shape = whole, .box = box};
+    TensorSource source;
+    source.data = values.data();
+    source.dtype = DType::kF32;
+    source.shape = shape;
+    source.pieces = std::span(&piece, 1);
+    description.Tensor("w", source);
+  });
+}
+
+/// A checkpoint of two files, each with half of "w".
+void SaveInTwo(CheckpointWriter& writer, int64_t step, float value) {
+  const std::vector<float> low(2, value), high(2, value + 1);
+  const auto first = Half(low, 0), second = Half(high, 2);
+  const std::vector<ShardSource> shards = {{"a.dsckpt", first.get()}, {"b.dsckpt", second.get()}};
+  const auto handle = writer.Save(step, shards);
+  INFO(handle.status().ToString());
+  REQUIRE(handle.ok());
+  REQUIRE(handle->WaitDurable().ok());
 }
 
 std::vector<std::optional<int64_t>> StepsOf(const Trajectory& run) {
@@ -164,6 +192,63 @@ TEST_CASE("trajectory: what is named has to open, and what lies in a run need no
   CHECK_FALSE(Trajectory::Open(both).ok());
   fs::remove(dir / "run/step1");
   CHECK(Trajectory::Open(dir / "run").status().code() == StatusCode::kNotFound);
+}
+
+TEST_CASE("trajectory: tensors in pieces are compared piece by piece") {
+  TempDir dir;
+  const std::string path = dir / "run";
+  {
+    const auto engine = Engine::Create({.pool_bytes = kMiB});
+    REQUIRE(engine.ok());
+    const auto writer = CheckpointWriter::Create(**engine, {.run_directory = path});
+    REQUIRE(writer.ok());
+    SaveInTwo(**writer, 1, 1);
+    SaveInTwo(**writer, 2, 1);
+    SaveInTwo(**writer, 3, 5);
+  }
+  const auto run = Trajectory::Open(path);
+  INFO(run.status().ToString());
+  REQUIRE(run.ok());
+  CHECK(StepsOf(*run) == std::vector<std::optional<int64_t>>{1, 2, 3});
+  CHECK(run->step_source(0) == StepSource::kManifest);
+  const uint32_t w = *run->FindTensor("w");
+  CHECK_FALSE(run->Digest(0, w).has_value());
+  CHECK_FALSE(run->TreeDigest(0).has_value());
+  REQUIRE(run->Content(0, w).has_value());
+  CHECK(run->Content(0, w) == run->Content(1, w));
+  CHECK(run->Content(0, w) != run->Content(2, w));
+  CHECK(run->StoredDigest(0).has_value());
+  CHECK(run->StoredDigest(0) == run->StoredDigest(1));
+  CHECK(run->StoredDigest(0) != run->StoredDigest(2));
+  CHECK(run->View(0, w).status().code() == StatusCode::kUnsupported);
+  std::vector<float> values(4);
+  REQUIRE(run->Read(2, w, 0, std::as_writable_bytes(std::span(values))).ok());
+  CHECK(values == std::vector<float>{5, 5, 6, 6});
+  const auto events = FindEvents(*run, SelectAll(*run));
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].kind == TrajectoryEventKind::kDuplicate);
+  CHECK(events[0].checkpoint == 1);
+  CHECK(events[0].other == 0u);
+}
+
+TEST_CASE("trajectory: what a roll back left behind is left out") {
+  TempDir dir;
+  const std::string path = dir / "run";
+  {
+    const auto engine = Engine::Create({.pool_bytes = kMiB});
+    REQUIRE(engine.ok());
+    const auto writer = CheckpointWriter::Create(**engine, {.run_directory = path});
+    REQUIRE(writer.ok());
+    for (const int step : {1, 2, 3}) SaveInTwo(**writer, step, static_cast<float>(step));
+  }
+  REQUIRE(RollBack(path, 2).ok());
+  const auto run = Trajectory::Open(path);
+  REQUIRE(run.ok());
+  CHECK(StepsOf(*run) == std::vector<std::optional<int64_t>>{1, 2});
+  REQUIRE(run->skipped().size() == 1);
+  CHECK(run->skipped()[0].second.starts_with("abandoned"));
+  CHECK(merge::ToOperand(path + "@-1")->path == path + "/step-0000000002");
+  CHECK(merge::ToOperand(path + "@3")->path == path + "/step-0000000003");
 }
 
 TEST_CASE("operands: a checkpoint of a run by its step, from the end, and the latest") {

@@ -140,19 +140,21 @@ void PrintEvents(Console& console, const Trace& trace, uint64_t limit) {
               {"EVENT"},
               {"WHERE", Align::kLeft, true},
               {"TENSORS", Align::kRight},
-              {"VALUE", Align::kRight},
-              {"SHOWN BY"}},
+              {"VALUE", Align::kRight}},
              shown, [&](size_t row, std::vector<std::string>& cells) {
                const EventGroup& group = groups[row];
                const bool one = group.count == 1;
                cells = {StepText(group.first->step),
-                        std::string(TrajectoryEventName(group.first->kind)),
-                        About(trace, group),
+                        std::string(TrajectoryEventName(group.first->kind)), About(trace, group),
                         one ? "" : Grouped(group.count),
-                        one && group.first->tensor ? Short(group.first->value) : "",
-                        SafeText(CommandFor(trace, *group.first))};
+                        one && group.first->tensor ? Short(group.first->value) : ""};
              });
   More(console, groups.size() - shown);
+  // On lines of their own, which no terminal cuts: they are there to be copied.
+  console.Write("\nShown by:\n");
+  for (size_t row = 0; row < shown; ++row) {
+    console.Print("  {}\n", SafeText(CommandFor(trace, *groups[row].first)));
+  }
 }
 
 /// What could not be told, and why.
@@ -167,8 +169,10 @@ void PrintUnknown(Console& console, const Trace& trace) {
     }
   }
   if (digests < cells) {
-    console.Print("Content is not known of {} of {}: their files record no digests.\n",
-                  Grouped(cells - digests), Count(cells, "tensor"));
+    console.Print(
+        "Content is not known of {} of {}: their files record no digests, or store them in one "
+        "piece with others.\n",
+        Grouped(cells - digests), Count(cells, "tensor"));
   }
   if (statistics < cells) {
     console.Print(

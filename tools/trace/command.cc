@@ -170,7 +170,7 @@ constexpr const char* kFooter =
     "The table lists checkpoints with how many tensors CHANGED since the one before, then\n"
     "events: nan, inf, jump (of the norm), duplicate (a checkpoint that holds what an\n"
     "earlier one holds), frozen (never changes while others do), dead (all zero),\n"
-    "reshaped, retyped, added, removed, missing_step; each with a command that shows it.\n"
+    "reshaped, retyped, added, removed, missing_step; then a command that shows each.\n"
     "Events of tensors whose names differ in numbers alone are one line. csv and jsonl\n"
     "have one row for each tensor and step; JSON (schema dsckpt.trace/1) has steps, rows,\n"
     "events, skipped, read_bytes and seconds. No value is null, or nothing in csv.\n"

@@ -97,7 +97,7 @@ std::string CommandFor(const Trace& trace, const TrajectoryEvent& event) {
       return "dsckpt ls " + (end == std::string::npos ? "." : ShellQuoted(text.substr(0, end)));
     }
     default:
-      return "dsckpt inspect " + here + filter;
+      return "dsckpt inspect --json " + here + filter;
   }
 }
 
