@@ -113,7 +113,9 @@ int Main(int argc, char** argv) {
   Program program(
       "dsckpt", VersionString(), "Save, check and read checkpoints of training jobs.",
       "Exit codes: 0 yes or done; 1 the answer is no (corrupt, truncated); 2 could not\n"
-      "do it (usage, I/O, not a checkpoint). Each command explains itself, for example:\n"
+      "do it (usage, I/O, not a checkpoint). Of a run, RUN@1200 is the checkpoint of a step,\n"
+      "RUN@latest the one to resume from, and RUN@-2 the second from the end.\n"
+      "Each command explains itself, for example:\n"
       "  dsckpt inspect --help");
   CommonOptions options;
   const std::vector<Command> commands = {

@@ -234,15 +234,7 @@ Result<Trajectory> Open(std::span<const std::string> operands,
   Order(impl->members);
   NameMembers(impl->members, options.step_from == "auto");
   FillSpans(*impl);
-  uint32_t shards = 1;
-  for (const Member& member : impl->members) shards = std::max(shards, member.shards);
-  // Those of readers count too.
-  const uint32_t each = std::min(shards, Trajectory::Impl::kOpenShards);
-  const size_t fit = impl->options.max_open_files / each;
-  {
-    MutexLock lock(impl->mutex);
-    impl->open.emplace(std::max<size_t>(1, fit - std::min(fit, Trajectory::Impl::kReaders)));
-  }
+  impl->LimitOpen();
   return Trajectory(std::move(impl));
 }
 

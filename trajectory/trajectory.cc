@@ -33,6 +33,16 @@ bool IsAll(const LogicalTensorInfo& info, const TensorInfo& stored, const OwnedP
 
 }  // namespace
 
+void Trajectory::Impl::LimitOpen() {
+  uint32_t shards = 1;
+  for (const trajectory::Member& member : members) shards = std::max(shards, member.shards);
+  const size_t fit = options.max_open_files / std::min(shards, kOpenShards);
+  const size_t reading = std::clamp<size_t>(fit / 2, 1, kReaders);
+  MutexLock lock(mutex);
+  readers.emplace(reading);
+  open.emplace(std::max(fit, reading + 1) - reading);
+}
+
 Result<Checkpoint> Trajectory::Impl::Open(uint32_t t, trajectory::OpenCheckpoints& kept) const {
   {
     MutexLock lock(mutex);
@@ -114,7 +124,7 @@ Result<Checkpoint> Trajectory::OpenCheckpoint(uint32_t t) const {
 
 Status Trajectory::Read(uint32_t t, uint32_t i, uint64_t offset, std::span<std::byte> out) const {
   if (!impl_->members[t].column.Find(i)) return Lacks(*this, t, i);
-  DSCKPT_ASSIGN_OR_RETURN(const Checkpoint checkpoint, impl_->Open(t, impl_->readers));
+  DSCKPT_ASSIGN_OR_RETURN(const Checkpoint checkpoint, impl_->Open(t, *impl_->readers));
   DSCKPT_ASSIGN_OR_RETURN(const LogicalTensorInfo info,
                           checkpoint.FindTensor(impl_->tables.name(i)));
   return checkpoint.ReadBytes(info.ordinal, offset, out);

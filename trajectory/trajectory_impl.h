@@ -58,9 +58,12 @@ struct DSCKPT_HIDDEN Trajectory::Impl {
   uint64_t index_bytes = 0;
 
   mutable Mutex mutex;
+  /// Set when all is known.
   mutable std::optional<trajectory::OpenCheckpoints> open DSCKPT_GUARDED_BY(mutex);
-  mutable trajectory::OpenCheckpoints readers DSCKPT_GUARDED_BY(mutex){kReaders};
+  mutable std::optional<trajectory::OpenCheckpoints> readers DSCKPT_GUARDED_BY(mutex);
 
+  /// Divides TrajectoryOptions::max_open_files among both.
+  void LimitOpen();
   /// From `kept`, which becomes the one used last.
   Result<Checkpoint> Open(uint32_t t, trajectory::OpenCheckpoints& kept) const;
 };

@@ -26,7 +26,8 @@ struct TrajectoryOptions {
   /// first group of an ECMAScript expression that is looked for in the name of the file or
   /// directory.
   std::string step_from = "auto";
-  /// How many files at most are open at a time once Open() has returned, mapped ones included.
+  /// How many files at most are open at a time, but at least those of two checkpoints, of one
+  /// checkpoint at most 64. Mapped files that are not read hold no descriptor and do not count.
   uint32_t max_open_files = 256;
   /// The number of threads that read indexes. 0 means one for each core, at most 8.
   int threads = 0;

@@ -44,6 +44,11 @@ void SavePlain(const std::string& path, float value) {
   REQUIRE(SaveFile(path, *provider, options).ok());
 }
 
+size_t OpenDescriptors() {
+  const fs::directory_iterator entries("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(entries), end(entries)));
+}
+
 /// Half of a tensor of the logical shape [4]: two elements, from `begin` on.
 std::unique_ptr<StateProvider> Half(const std::vector<float>& values, int64_t begin) {
   return MakeProvider([&values, begin](Description& description) {
@@ -131,6 +136,25 @@ TEST_CASE("trajectory: reads and views the elements of one checkpoint") {
     CHECK(view->mapped());
     CHECK(view->As<float>().value()[3] == expected);
   }
+}
+
+TEST_CASE("trajectory: no more files are open than were allowed") {
+  TempDir dir;
+  planted::WriteRun(dir / "run");
+  TrajectoryOptions options;
+  options.max_open_files = 6;
+  const size_t before = OpenDescriptors();
+  const auto run = Trajectory::Open(dir / "run", options);
+  REQUIRE(run.ok());
+  CHECK(OpenDescriptors() == before);
+  float value = 0;
+  const auto out = std::as_writable_bytes(std::span(&value, 1));
+  for (uint32_t t = 0; t < run->size(); ++t) {
+    REQUIRE(run->Read(t, 0, 0, out.first(1)).ok());
+    REQUIRE(run->OpenCheckpoint(t)->ReadBytes(0, 0, out.first(1)).ok());
+    CHECK(OpenDescriptors() <= before + 6);
+  }
+  CHECK(OpenDescriptors() == before + 6);
 }
 
 TEST_CASE("trajectory: whatever wrote them, with the steps that names say") {
