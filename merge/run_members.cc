@@ -159,7 +159,14 @@ std::optional<RunAndChoice> SplitChoice(const std::string& path) {
 }
 
 Result<Operand> ChooseMember(const RunAndChoice& chosen) {
+  DSCKPT_ASSIGN_OR_RETURN(const Operand run, ToOperand(chosen.run));
   const std::string& text = chosen.choice;
+  if (run.kind != OperandKind::kRun) {
+    return Status(StatusCode::kInvalidArgument,
+                  chosen.run + "@" + text + ": " + chosen.run +
+                      " is one checkpoint or model and no run: give it without @" + text)
+        .WithPath(chosen.run);
+  }
   if (text == "latest") return Latest(chosen);
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -294,6 +294,11 @@ TEST_CASE("operands: a checkpoint of a run by its step, from the end, and the la
   CHECK(path("11").find("next to it is 10 (") != std::string::npos);
   CHECK(path("-4").find("has 3 complete checkpoints") != std::string::npos);
   CHECK(path("newest").find("behind @ stands a step") != std::string::npos);
+  SavePlain(dir / "model/model.safetensors", 1);
+  const auto model = merge::ToOperand(dir / "model@5");
+  CHECK(model.status().code() == StatusCode::kInvalidArgument);
+  CHECK(model.status().message().ends_with(
+      "is one checkpoint or model and no run: give it without @5"));
   std::ofstream(run + "@5") << "a file of this name";
   CHECK(path("5") == "@5");
 }
