@@ -141,3 +141,11 @@ def test_events_and_the_document_of_trace(run: Path) -> None:
     assert document["events"] == []
     assert [row["name"] for row in document["rows"]] == ["layers/0/up"] * 3 + ["layers/1/up"] * 3
     assert document["steps"][1]["changed"] == 2
+
+
+def test_functions_take_checkpoints_of_a_run(run: Path, tmp_path: Path) -> None:
+    assert dsckpt.inspect(f"{run}@10")["path"] == str(run / "step10.dsckpt")
+    assert dsckpt.verify(f"{run}@-1").ok
+    dsckpt.merge(f"{run}@latest", tmp_path / "one.dsckpt")
+    with dsckpt.open(tmp_path / "one.dsckpt") as file:
+        assert file["layers/0/up"].numpy()[0, 0] == 20
