@@ -1,7 +1,7 @@
 # dsckpt::dsckpt, the library that programs link, and its installation.
 
 set(objects)
-foreach(layer base format numerics io state run writer reader merge analysis c)
+foreach(layer base format numerics io state run writer reader merge analysis trajectory c)
   list(APPEND objects $<TARGET_OBJECTS:dsckpt_${layer}>)
 endforeach()
 if(DSCKPT_WITH_CUDA)

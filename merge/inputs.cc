@@ -8,6 +8,7 @@
 #include "io/directory.h"
 #include "merge/model_index.h"
 #include "merge/paths.h"
+#include "merge/run_members.h"
 
 namespace dsckpt::merge {
 
@@ -39,7 +40,21 @@ Status CheckForeign(const std::string& path, const std::vector<std::string>& nam
   return {};
 }
 
-Result<Inputs> Open(const Operand& operand, const CheckpointOptions& options) {
+void ListFiles(Inputs& inputs) {
+  const bool directory = inputs.checkpoint.has_manifest();
+  const std::string prefix = directory ? inputs.checkpoint.path() + "/" : "";
+  if (directory) inputs.files.push_back(prefix + std::string(kManifestName));
+  for (uint32_t i = 0; i < inputs.checkpoint.manifest_parts(); ++i) {
+    inputs.files.push_back(prefix + ManifestPartName(i));
+  }
+  for (uint32_t i = 0; i < inputs.checkpoint.shard_count(); ++i) {
+    inputs.files.push_back(prefix + std::string(inputs.checkpoint.shard(i).name));
+  }
+}
+
+}  // namespace
+
+Result<Inputs> OpenOperand(const Operand& operand, const CheckpointOptions& options) {
   switch (operand.kind) {
     case OperandKind::kFile: {
       DSCKPT_ASSIGN_OR_RETURN(Checkpoint one,
@@ -69,22 +84,9 @@ Result<Inputs> Open(const Operand& operand, const CheckpointOptions& options) {
   return Inputs{std::move(latest).value(), {}, {}, path};
 }
 
-void ListFiles(Inputs& inputs) {
-  const bool directory = inputs.checkpoint.has_manifest();
-  const std::string prefix = directory ? inputs.checkpoint.path() + "/" : "";
-  if (directory) inputs.files.push_back(prefix + std::string(kManifestName));
-  for (uint32_t i = 0; i < inputs.checkpoint.manifest_parts(); ++i) {
-    inputs.files.push_back(prefix + ManifestPartName(i));
-  }
-  for (uint32_t i = 0; i < inputs.checkpoint.shard_count(); ++i) {
-    inputs.files.push_back(prefix + std::string(inputs.checkpoint.shard(i).name));
-  }
-}
-
-}  // namespace
-
 Result<Operand> ToOperand(const std::string& path) {
   if (!IsDirectory(path)) {
+    if (const auto chosen = SplitChoice(path)) return ChooseMember(*chosen);
     return Operand{IsModelIndex(path) ? OperandKind::kIndex : OperandKind::kFile, path};
   }
   if (IsCheckpointDirectory(path)) return Operand{OperandKind::kCheckpoint, path};
@@ -107,7 +109,7 @@ Result<Inputs> OpenInputs(std::span<const std::string> paths, bool ignore_header
   }
   Inputs inputs;
   if (operands.size() == 1) {
-    DSCKPT_ASSIGN_OR_RETURN(inputs, Open(operands[0], options));
+    DSCKPT_ASSIGN_OR_RETURN(inputs, OpenOperand(operands[0], options));
   } else {
     std::vector<std::string> files;
     for (const Operand& operand : operands) {

@@ -27,8 +27,11 @@ struct Operand {
 };
 
 /// Looks at names only; whether the file is any good shows when it is opened, and a path that does
-/// not exist counts as a file. kUnsupported: a directory that takes Python to read (says which);
-/// kInvalidArgument: a directory of two models; kIncomplete: one of a model whose index is missing.
+/// not exist counts as a file. Where "RUN@STEP", "RUN@latest" or "RUN@-N" is no path and RUN is a
+/// directory, it is that checkpoint of the run, and the checkpoints of the run are opened to find
+/// it; see ChooseMember() for its errors. kUnsupported: a directory that takes Python to read (says
+/// which); kInvalidArgument: a directory of two models; kIncomplete: one of a model whose index is
+/// missing.
 Result<Operand> ToOperand(const std::string& path);
 
 /// Inputs of a conversion, put together.
@@ -42,6 +45,8 @@ struct Inputs {
   std::string latest_of_run;
 };
 
+/// Opens one operand, and does not list its files.
+Result<Inputs> OpenOperand(const Operand& operand, const CheckpointOptions& options);
 /// Opens one operand, or several files as the shards of one checkpoint, in rank order. Of a run its
 /// latest checkpoint. `ignore_header`: as in MergeOptions. `map`: as in OpenOptions.
 Result<Inputs> OpenInputs(std::span<const std::string> paths, bool ignore_header, bool map = false);

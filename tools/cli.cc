@@ -75,14 +75,17 @@ int Main(int argc, char** argv) {
   Program program(
       "dsckpt", VersionString(), "Save, check and read checkpoints of training jobs.",
       "Exit codes: 0 yes or done; 1 the answer is no (corrupt, truncated); 2 could not\n"
-      "do it (usage, I/O, not a checkpoint). Each command explains itself, for example:\n"
+      "do it (usage, I/O, not a checkpoint). Of a run, RUN@1200 is the checkpoint of a step,\n"
+      "RUN@latest the one to resume from, and RUN@-2 the second from the end.\n"
+      "Each command explains itself, for example:\n"
       "  dsckpt help inspect");
   CommonOptions options;
   const std::vector<Command> commands = {
-      AddInspect(program), AddVerify(program),   AddImport(program),  AddExport(program),
-      AddMerge(program),   AddConvert(program),  AddList(program),    AddHash(program),
-      AddStats(program),   AddDiff(program),     AddExtract(program), AddCat(program),
-      AddEdit(program),    AddRollback(program), AddHelp(program),    AddCompletion(program)};
+      AddInspect(program),   AddVerify(program),  AddImport(program),   AddExport(program),
+      AddMerge(program),     AddConvert(program), AddList(program),     AddHash(program),
+      AddStats(program),     AddDiff(program),    AddTrace(program),    AddExtract(program),
+      AddCat(program),       AddEdit(program),    AddRollback(program), AddHelp(program),
+      AddCompletion(program)};
   for (const Command& command : commands) AddCommonOptions(command.line, options);
 
   Console console;

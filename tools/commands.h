@@ -28,6 +28,7 @@ Command AddList(Program& program);
 Command AddHash(Program& program);
 Command AddStats(Program& program);
 Command AddDiff(Program& program);
+Command AddTrace(Program& program);
 Command AddExtract(Program& program);
 Command AddCat(Program& program);
 Command AddEdit(Program& program);

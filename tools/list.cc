@@ -21,22 +21,6 @@
 namespace dsckpt::tools {
 namespace {
 
-const char* Text(StepSource source) {
-  switch (source) {
-    case StepSource::kManifest:
-      return "manifest";
-    case StepSource::kAttribute:
-      return "attribute";
-    case StepSource::kMetadata:
-      return "metadata";
-    case StepSource::kName:
-      return "name";
-    case StepSource::kUnknown:
-      break;
-  }
-  return nullptr;
-}
-
 /// An attribute, or a value at the root of the state tree. Nothing: the checkpoint has neither.
 std::optional<Value> Find(const File& file, const std::string& name) {
   if (const auto attribute = file.Attribute(name); attribute.ok()) return *attribute;
@@ -76,7 +60,7 @@ void EntryJson(JsonWriter& json, const RunDirectory& run, const RunEntry& entry,
   json.Key("step");
   entry.step ? json.Int(*entry.step) : json.Null();
   json.Key("step_source");
-  const char* const source = Text(entry.step_source);
+  const char* const source = StepSourceText(entry.step_source);
   source != nullptr ? json.String(source) : json.Null();
   json.Key("serial").Uint(entry.serial);
   json.Key("parent").Uint(entry.parent);

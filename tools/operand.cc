@@ -5,6 +5,22 @@
 
 namespace dsckpt::tools {
 
+const char* StepSourceText(StepSource source) {
+  switch (source) {
+    case StepSource::kManifest:
+      return "manifest";
+    case StepSource::kAttribute:
+      return "attribute";
+    case StepSource::kMetadata:
+      return "metadata";
+    case StepSource::kName:
+      return "name";
+    case StepSource::kUnknown:
+      break;
+  }
+  return nullptr;
+}
+
 void NoteLatest(Console& console, const std::string& run, const std::string& latest) {
   if (latest.empty()) return;
   console.Note(Format("{} is a run: this is its latest checkpoint, {}", run, latest));

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "dsckpt/checkpoint.h"
 #include "dsckpt/status.h"
 #include "merge/inputs.h"
 
@@ -17,6 +18,9 @@ using merge::Inputs;
 using merge::Operand;
 using merge::OperandKind;
 using merge::ToOperand;
+
+/// "manifest", "attribute", "metadata" or "name"; null where nothing tells the step.
+const char* StepSourceText(StepSource source);
 
 /// Says which checkpoint of a run was taken; nothing where `latest` is empty.
 void NoteLatest(Console& console, const std::string& run, const std::string& latest);

@@ -23,6 +23,8 @@
 #include "dsckpt/state.h"              // IWYU pragma: export
 #include "dsckpt/status.h"             // IWYU pragma: export
 #include "dsckpt/tensor_statistics.h"  // IWYU pragma: export
+#include "dsckpt/trajectory.h"         // IWYU pragma: export
+#include "dsckpt/trajectory_events.h"  // IWYU pragma: export
 #include "dsckpt/tree.h"               // IWYU pragma: export
 #include "dsckpt/verify.h"             // IWYU pragma: export
 #include "dsckpt/version.h"            // IWYU pragma: export

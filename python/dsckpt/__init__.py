@@ -21,7 +21,8 @@ from .own import rank_own
 from .run import Run, RunEntry
 from .saving import save, save_safetensors
 from .tensor_info import TensorStatistics
-from .tools import Problem, Report, inspect, merge, verify
+from .tools import Problem, Report, inspect, merge, trace, verify
+from .trajectory import TensorSeries, Trajectory, TrajectoryEvent
 from .writer import AsyncWriter
 
 __all__ = [
@@ -41,8 +42,11 @@ __all__ = [
     "SaveCancelled",
     "SaveHandle",
     "TensorDiff",
+    "TensorSeries",
     "TensorStatistics",
     "TensorStats",
+    "Trajectory",
+    "TrajectoryEvent",
     "__version__",
     "device_support",
     "diff",
@@ -55,6 +59,7 @@ __all__ = [
     "save",
     "save_safetensors",
     "stats",
+    "trace",
     "verify",
 ]
 

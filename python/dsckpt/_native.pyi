@@ -373,6 +373,43 @@ class RunDirectory:
     def latest(self) -> Checkpoint: ...
     def by_step(self, step: int) -> Checkpoint: ...
 
+_TensorRow = tuple[str, str, tuple[int, ...], int, int, int, int]
+"""(name, dtype name, shape, first and last checkpoint, checkpoints, forms)"""
+
+class Trajectory:
+    """dsckpt::Trajectory. Thread-safe."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        *,
+        steps: Sequence[int] | None = None,
+        step_from: str = "auto",
+        max_open_files: int = 256,
+    ) -> None: ...
+    def checkpoints(self) -> list[tuple[int | None, str, str, dict[str, Any], str | None]]:
+        """(step, path, operand, attributes, tree digest), in the order of steps."""
+    def tensors(self) -> list[_TensorRow]:
+        """In name order; the position is the ordinal."""
+    def skipped(self) -> list[tuple[str, str]]:
+        """(path, reason)."""
+    index_bytes: int
+    def matching(self, pattern: str) -> list[int]:
+        """Ordinals of the names that a pattern matches."""
+    def digests(self, tensors: Sequence[int]) -> bytes:
+        """16 bytes each, a row for each checkpoint; zeros: none."""
+    def form(self, checkpoint: int, tensor: int) -> tuple[str, tuple[int, ...], int] | None:
+        """(dtype name, shape, bytes); None: the checkpoint lacks the tensor."""
+    def statistics(self, checkpoint: int, tensor: int) -> _Statistics | None: ...
+    def view(self, checkpoint: int, tensor: int) -> memoryview | None:
+        """Read-only bytes of a tensor; None: it is in pieces."""
+    def read(self, checkpoint: int, tensor: int, out: Any) -> None:
+        """out: writable buffer of exactly the tensor's bytes."""
+    def events(
+        self,
+    ) -> list[tuple[str, int, int | None, int | None, str | None, float | None, float | None]]:
+        """(kind, checkpoint, step, other checkpoint, name, value, threshold)."""
+
 def map_private(fd: int, bytes: int) -> memoryview:
     """A writable, private mapping of a file, which needs the descriptor no longer. OSError."""
 

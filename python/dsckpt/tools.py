@@ -137,6 +137,37 @@ def inspect(path: StrPath) -> dict[str, Any]:
     return run("inspect", [argument(path)])
 
 
+def trace(
+    path: StrPath | Sequence[StrPath],
+    *,
+    filter: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
+) -> dict[str, Any]:
+    """What happened in a run: steps, a row for each tensor and step, and events.
+
+    Only indexes are read. Trajectory has the same as objects.
+
+    Args:
+        path: A run, a checkpoint, or several of them.
+        filter: Only names that one of these patterns matches.
+        exclude: Not those that one of these matches.
+
+    Returns:
+        The document of `dsckpt trace --quick --json`, schema "dsckpt.trace/1".
+
+    Raises:
+        DsckptError: NotFound, NotCheckpoint, Corrupt, ...; also where no name is left.
+    """
+    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    for each in paths:
+        pending.settle(each)
+    options = ["--quick"]
+    for option, patterns in (("--filter", filter), ("--exclude", exclude)):
+        for pattern in [patterns] if isinstance(patterns, str) else patterns:
+            options.append(f"{option}={pattern}")
+    return run("trace", [*options, *map(argument, paths)])
+
+
 def merge(
     path: StrPath | Sequence[StrPath],
     output: StrPath,

@@ -10,6 +10,7 @@ void BindEngine(nanobind::module_& module);
 void BindCheckpointWriter(nanobind::module_& module);
 void BindFile(nanobind::module_& module);
 void BindCheckpoint(nanobind::module_& module);
+void BindTrajectory(nanobind::module_& module);
 void BindTools(nanobind::module_& module);
 void BindAnalysis(nanobind::module_& module);
 

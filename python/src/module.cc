@@ -57,6 +57,7 @@ NB_MODULE(_native, module) {
   py::BindCheckpointWriter(module);
   py::BindFile(module);
   py::BindCheckpoint(module);
+  py::BindTrajectory(module);
   py::BindTools(module);
   py::BindAnalysis(module);
 }

@@ -70,6 +70,8 @@ with tempfile.TemporaryDirectory() as folder:
     check("diff", valid / "example.dsckpt", valid / "example.dsckpt", "--summary", "--rtol", "1e-3")
     check("ls", run)
     check("ls", run, "--attr", "step", "--attr", "none")
+    check("trace", "--quick", run)
+    check("trace", "--quick", valid / "example.dsckpt")
     check("inspect", run)
     check("rollback", run, "step-7")
     check("export", valid / "example.dsckpt", "-o", folder / "e.safetensors")

@@ -29,10 +29,26 @@ bool IsSource(const std::string& file) {
 
 TEST_CASE("HACKING.md explains every folder of sources, and no other") {
   std::set<std::string> folders;
-  for (const char* top :
-       {"base", "format", "numerics", "io", "state", "run", "writer", "reader", "merge", "analysis",
-        "c", "mpi", "tools", "python/src", "python/dsckpt", "python/datastates",
-        "python/dsckpt_command", "fuzz", "bench"}) {
+  for (const char* top : {"base",
+                          "format",
+                          "numerics",
+                          "io",
+                          "state",
+                          "run",
+                          "writer",
+                          "reader",
+                          "merge",
+                          "analysis",
+                          "trajectory",
+                          "c",
+                          "mpi",
+                          "tools",
+                          "python/src",
+                          "python/dsckpt",
+                          "python/datastates",
+                          "python/dsckpt_command",
+                          "fuzz",
+                          "bench"}) {
     for (const std::string& file : FilesBelow(top)) {
       if (IsSource(file)) folders.insert(file.substr(0, file.rfind('/')));
     }

@@ -6,8 +6,8 @@
 
 namespace {
 
-const char* const kLibrary[] = {"include", "base",   "format", "numerics", "io", "state",
-                                "run",     "writer", "reader", "merge",    "c",  "mpi"};
+const char* const kLibrary[] = {"include", "base",   "format", "numerics",   "io", "state", "run",
+                                "writer",  "reader", "merge",  "trajectory", "c",  "mpi"};
 
 size_t LineOf(const std::string& text, size_t position) {
   return 1 + static_cast<size_t>(
@@ -55,10 +55,10 @@ TEST_CASE(
 }
 
 TEST_CASE("sources are ASCII, without tabs and trailing spaces") {
-  const char* const folders[] = {"include", "base",  "format",  "numerics", "io",
-                                 "state",   "run",   "writer",  "reader",   "merge",
-                                 "c",       "tools", "tests",   "fuzz",     "bench",
-                                 "python",  "cmake", "scripts", "examples", "spec"};
+  const char* const folders[] = {"include", "base",     "format", "numerics", "io",         "state",
+                                 "run",     "writer",   "reader", "merge",    "trajectory", "c",
+                                 "tools",   "tests",    "fuzz",   "bench",    "python",     "cmake",
+                                 "scripts", "examples", "spec"};
   for (const char* folder : folders) {
     for (const std::string& file : FilesBelow(folder)) {
       if (!IsText(file)) continue;
@@ -77,7 +77,7 @@ TEST_CASE("sources are ASCII, without tabs and trailing spaces") {
 
 TEST_CASE("headers are guarded by their path") {
   for (const char* folder : {"include/dsckpt", "base", "format", "numerics", "io", "state", "run",
-                             "writer", "reader", "merge", "c", "tools"}) {
+                             "writer", "reader", "merge", "trajectory", "c", "tools"}) {
     for (const std::string& file : FilesBelow(folder)) {
       if (!HasExtension(file, {".h"})) continue;
       std::string guard = file.starts_with("include/") ? file.substr(8) : "dsckpt/" + file;
@@ -101,8 +101,8 @@ TEST_CASE("the version stands in one place") {
   // Its doc comment is the one other mention.
   CHECK(header.find('"' + version + '"') != std::string::npos);
   for (const char* folder :
-       {"base", "format", "numerics", "io", "state", "run", "writer", "reader", "merge", "c",
-        "tools", "bench", "examples", "cmake", "scripts", "python"}) {
+       {"base", "format", "numerics", "io", "state", "run", "writer", "reader", "merge",
+        "trajectory", "c", "tools", "bench", "examples", "cmake", "scripts", "python"}) {
     for (const std::string& file : FilesBelow(folder)) {
       if (!IsText(file)) continue;
       INFO(file << " repeats the version " << version);

@@ -1,0 +1,187 @@
+#include "trajectory/tensor_events.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace dsckpt::trajectory {
+
+namespace {
+
+using Kind = TrajectoryEventKind;
+
+constexpr size_t kWindow = 7;
+constexpr size_t kFewest = 3;
+/// The median distance from the median of normal values, in standard deviations, is one of this.
+constexpr double kDeviationsPerMad = 1.4826;
+constexpr double kFarDeviations = 5;
+constexpr double kFarTimes = 3;
+
+bool IsFloat(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+    case DType::kU8:
+    case DType::kI8:
+    case DType::kU16:
+    case DType::kI16:
+    case DType::kU32:
+    case DType::kI32:
+    case DType::kU64:
+    case DType::kI64:
+      return false;
+    default:
+      return true;
+  }
+}
+
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// The largest norm that is no jump after those of `window`, which are logarithms.
+double Threshold(const std::vector<double>& window) {
+  const double median = Median(window);
+  std::vector<double> distances;
+  for (const double each : window) distances.push_back(std::abs(each - median));
+  const double far = kFarDeviations * kDeviationsPerMad * Median(distances);
+  return std::exp(median + std::max(far, std::log(kFarTimes)));
+}
+
+/// Follows one tensor from checkpoint to checkpoint.
+class Follower {
+ public:
+  Follower(const Trajectory& run, uint32_t tensor) : run_(run), tensor_(tensor) {}
+
+  void Visit(uint32_t t) {
+    const auto form = run_.Form(t, tensor_);
+    if (!form) {
+      if (present_) Add(Kind::kRemoved, t);
+      present_ = false;
+      visited_ = true;
+      return;
+    }
+    if (!present_ && visited_) Add(Kind::kAdded, t);
+    if (last_ && form_.dtype.code != form->dtype.code) Add(Kind::kRetyped, t);
+    if (last_ && !std::ranges::equal(form_.shape, form->shape)) Add(Kind::kReshaped, t);
+    if (const auto statistics = run_.Statistics(t, tensor_)) {
+      Measure(t, *statistics, *form);
+    }
+    form_ = *form;
+    last_ = t;
+    present_ = visited_ = true;
+  }
+
+  std::vector<TrajectoryEvent> Finish() {
+    if (measured_ > 1 && all_zero_ == measured_) Add(Kind::kDead, *last_);
+    return std::move(events_);
+  }
+
+ private:
+  TrajectoryEvent& Add(Kind kind, uint32_t t) {
+    TrajectoryEvent& event = events_.emplace_back();
+    event.kind = kind;
+    event.checkpoint = t;
+    event.tensor = tensor_;
+    event.step = run_.step(t);
+    if (last_ && *last_ != t) event.other = last_;
+    return event;
+  }
+
+  void Measure(uint32_t t, const TensorStatistics& now, const TrajectoryForm& form) {
+    if (now.nan != 0 && before_.nan == 0) {
+      Add(Kind::kNan, t).value = static_cast<double>(now.nan);
+    }
+    if (now.inf != 0 && before_.inf == 0) {
+      Add(Kind::kInf, t).value = static_cast<double>(now.inf);
+    }
+    const auto elements = ElementCount(form.shape);
+    const bool zero = elements.ok() && *elements != 0 && now.zero == *elements;
+    if (zero && all_zero_ != measured_ && !zero_before_) Add(Kind::kDead, t);
+    ++measured_;
+    all_zero_ += zero ? 1 : 0;
+    zero_before_ = zero;
+    before_ = now;
+    Norm(t, std::sqrt(now.sum_squares));
+  }
+
+  void Norm(uint32_t t, double norm) {
+    if (!(norm > 0)) return;
+    if (norms_.size() >= kFewest) {
+      const double threshold = Threshold(norms_);
+      const bool jump = norm > threshold;
+      if (jump && !jumped_) {
+        TrajectoryEvent& event = Add(Kind::kJump, t);
+        event.value = norm;
+        event.threshold = threshold;
+      }
+      jumped_ = jump;
+    }
+    norms_.push_back(std::log(norm));
+    if (norms_.size() > kWindow) norms_.erase(norms_.begin());
+  }
+
+  const Trajectory& run_;
+  const uint32_t tensor_;
+  std::vector<TrajectoryEvent> events_;
+  std::optional<uint32_t> last_;  // that had the tensor
+  TrajectoryForm form_{};         // in it
+  bool present_ = false, visited_ = false;
+  TensorStatistics before_;
+  uint64_t measured_ = 0, all_zero_ = 0;
+  bool zero_before_ = false, jumped_ = false;
+  std::vector<double> norms_;  // logarithms, the last kWindow
+};
+
+/// Whether it is in two checkpoints at least, and known to be the same in all that have it.
+bool IsFrozen(const Trajectory& run, const std::vector<uint32_t>& checkpoints, uint32_t tensor,
+              uint32_t& first, uint32_t& last) {
+  std::optional<Hash128> content;
+  uint32_t seen = 0;
+  for (const uint32_t t : checkpoints) {
+    if (!run.Form(t, tensor)) continue;
+    const auto now = run.Content(t, tensor);
+    if (!now || (content && *content != *now)) return false;
+    content = now;
+    if (seen++ == 0) first = t;
+    last = t;
+  }
+  return seen > 1;
+}
+
+}  // namespace
+
+std::vector<TrajectoryEvent> TensorEvents(const Trajectory& run,
+                                          const std::vector<uint32_t>& checkpoints, uint32_t tensor,
+                                          bool others_change) {
+  Follower follower(run, tensor);
+  for (const uint32_t t : checkpoints) follower.Visit(t);
+  std::vector<TrajectoryEvent> events = follower.Finish();
+  const TrajectoryTensor about = run.tensor(tensor);
+  const bool dead =
+      std::ranges::any_of(events, [](const auto& e) { return e.kind == Kind::kDead; });
+  TrajectoryEvent frozen;
+  uint32_t first = 0;
+  // Counters and masks do not train.
+  if (!others_change || dead || !IsFloat(about.dtype.code)) return events;
+  if (!IsFrozen(run, checkpoints, tensor, first, frozen.checkpoint)) return events;
+  frozen.kind = Kind::kFrozen;
+  frozen.tensor = tensor;
+  frozen.other = first;
+  frozen.step = run.step(frozen.checkpoint);
+  events.push_back(frozen);
+  return events;
+}
+
+bool EverChanges(const Trajectory& run, const std::vector<uint32_t>& checkpoints, uint32_t tensor) {
+  std::optional<Hash128> before;
+  for (const uint32_t t : checkpoints) {
+    const auto now = run.Content(t, tensor);
+    if (before && now && *before != *now) return true;
+    if (now) before = now;
+  }
+  return false;
+}
+
+}  // namespace dsckpt::trajectory
