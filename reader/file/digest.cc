@@ -73,7 +73,7 @@ Result<Hash128> DigestByReading(const DTypeInfo& dtype, std::span<const int64_t>
 }  // namespace
 
 std::span<const Hash128> File::ChunkSums(const TensorInfo& tensor) const {
-  if (!impl_->HasDigests()) return {};
+  if (!verifiable()) return {};
   return format::TensorSums(impl_->index, tensor.ordinal);
 }
 
