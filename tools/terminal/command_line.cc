@@ -34,7 +34,8 @@ OptionPage PageOf(const CLI::Option& option) {
   }
   const std::string placeholder = option.get_option_text();
   page.many = page.positional && placeholder == "...";
-  if (!page.positional && option.get_expected_max() != 0) page.value = placeholder.empty() ? "VALUE" : placeholder;
+  if (!page.positional && option.get_expected_max() != 0)
+    page.value = placeholder.empty() ? "VALUE" : placeholder;
   page.help = option.get_description();
   page.required = option.get_required();
   page.choices = Choices(option.get_type_name());
@@ -80,6 +81,9 @@ std::string Mistake(const CLI::ParseError& error, const CommandPage& page,
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !unexpected.empty()) {
     return "one argument too many: '" + unexpected[0] + "'";
+  }
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && page.name.empty()) {
+    return "say what to do: a command is missing";
   }
   const std::string text = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) return text;
@@ -148,7 +152,17 @@ Argument& Argument::FromZero() {
 }
 
 Argument& Argument::Size() {
-  option_->transform(CLI::AsSizeValue(false));
+  option_->transform(CLI::Validator(
+      [parse = CLI::AsSizeValue(false)](std::string& text) {
+        const std::string given = text;
+        try {
+          if (parse(text).empty()) return std::string();
+        } catch (const CLI::ValidationError&) {
+          // It would name all of 24 units.
+        }
+        return "takes a size such as 5GB or 512MiB, not '" + given + "'";
+      },
+      "", "size"));
   return *this;
 }
 
