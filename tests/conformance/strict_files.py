@@ -14,7 +14,7 @@ spec, program = pathlib.Path(sys.argv[1]), sys.argv[2]
 sys.path.insert(0, str(spec))
 import read_dsckpt  # noqa: E402
 
-LARGEST = 8 << 20
+LARGEST = 1 << 20
 
 
 def candidates():
