@@ -43,14 +43,10 @@ std::string JsonText(const Cell& cell) {
   return ShapeJson(std::get<std::vector<int64_t>>(cell));
 }
 
-std::string CsvText(const Cell& cell) {
+std::string CsvCell(const Cell& cell) {
   if (IsMissing(cell)) return "";
   const auto* text = std::get_if<std::string>(&cell);
-  const std::string plain = text != nullptr ? *text : JsonText(cell);
-  if (plain.find_first_of(",\"\n\r") == std::string::npos) return plain;
-  std::string quoted = "\"";
-  for (const char c : plain) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + '"';
+  return CsvText(text != nullptr ? *text : JsonText(cell));
 }
 
 std::string TableText(const Cell& cell) {
@@ -69,11 +65,7 @@ bool ComesBefore(const Cell& a, const Cell& b, bool descending) {
 
 std::string FormatOf(const Console& console, const RowOptions& options) {
   if (console.json()) return "json";
-  if (!options.format.empty()) return options.format;
-  for (const char* const format : {"csv", "jsonl", "json"}) {
-    if (options.file.ends_with(std::string(".") + format)) return format;
-  }
-  return "table";
+  return options.format.empty() ? FormatOfName(options.file) : options.format;
 }
 
 Status WriteText(Console& console, const std::string& file, const std::string& text) {
@@ -90,14 +82,35 @@ Status WriteText(Console& console, const std::string& file, const std::string& t
 
 }  // namespace
 
+std::string CsvText(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+std::string FormatOfName(std::string_view file) {
+  for (const char* const format : {"csv", "jsonl", "json"}) {
+    if (file.ends_with(std::string(".") + format)) return format;
+  }
+  return "table";
+}
+
+void AddFormatOption(CommandLine& line, std::string& format) {
+  line.Add("--format", format, "table (default), csv, jsonl or json")
+      .OneOf({"table", "csv", "jsonl", "json"})
+      .Placeholder("NAME");
+}
+
 Cell MaybeCell(const std::optional<double>& number) {
   return number ? Cell(*number) : Cell(std::monostate());
 }
 
 void AddRowOptions(CommandLine& line, RowOptions& options) {
-  line.Add("--format", options.format, "table (default), csv, jsonl or json")
-      .OneOf({"table", "csv", "jsonl", "json"})
-      .Placeholder("NAME");
+  AddFormatOption(line, options.format);
   line.Add("-o,--output", options.file, "Write .csv, .jsonl or .json there").Placeholder("FILE");
   const auto parse_columns = [&options](const std::string& list) {
     std::istringstream names(list);
@@ -207,7 +220,7 @@ std::string Rows::Csv() const {
   text += "\n";
   for (const auto& row : rows_) {
     std::string line;
-    for (const size_t at : Positions(names)) line += CsvText(row[at]) + ",";
+    for (const size_t at : Positions(names)) line += CsvCell(row[at]) + ",";
     line.back() = '\n';
     text += line;
   }

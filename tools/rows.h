@@ -21,6 +21,13 @@ class Console;
 /// Nothing, a text, a count, a number or a shape. A number that is not finite has no value.
 using Cell = std::variant<std::monostate, std::string, uint64_t, double, std::vector<int64_t>>;
 
+/// A field of CSV, as RFC 4180 has it.
+std::string CsvText(std::string_view text);
+/// "csv", "jsonl" or "json", by the suffix of a file's name; "table" for any other.
+std::string FormatOfName(std::string_view file);
+/// --format.
+void AddFormatOption(CommandLine& line, std::string& format);
+
 Cell MaybeCell(const std::optional<double>& number);
 
 /// What the command line says of the output.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "merge/metadata.h"
+#include "tools/groups.h"
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/patterns.h"
 #include "tools/terminal/console.h"
@@ -103,7 +104,7 @@ void PrintTensors(Console& console, const File& file, const InspectOptions& opti
     groups = GroupRows(rows.size(), options.sort_by() == SortBy::kSize, [&](size_t row) {
       const TensorEntry entry = Resolve(file, rows[row]);
       const std::string how =
-          entry.alias_of ? PatternOf(*entry.alias_of) : EncodingText(entry.info.encoding);
+          entry.alias_of ? NamePattern(*entry.alias_of) : EncodingText(entry.info.encoding);
       return RowDescription{
           entry.name,
           Format("{} {} {}", DTypeText(entry.info.dtype), ShapeText(entry.info.shape), how),
@@ -132,7 +133,7 @@ void PrintTensors(Console& console, const File& file, const InspectOptions& opti
     cells[1] = groups[row].CountText();
     cells[4] = HumanBytes(groups[row].bytes);
     // Each is compressed to another size, or has another second name.
-    if (entry.alias_of) cells[6] = "= " + TerminalName(PatternOf(*entry.alias_of));
+    if (entry.alias_of) cells[6] = "= " + TerminalName(NamePattern(*entry.alias_of));
     if (!entry.alias_of && !cells[6].empty()) cells[6] = EncodingText(info.encoding);
   });
   PrintMore(console, all - shown);

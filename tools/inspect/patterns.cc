@@ -3,23 +3,10 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tools/groups.h"
 #include "tools/terminal/text.h"
 
 namespace dsckpt::tools {
-
-std::string PatternOf(std::string_view name) {
-  std::string pattern;
-  for (size_t begin = 0;;) {
-    const size_t end = std::min(name.find_first_of("./", begin), name.size());
-    const std::string_view part = name.substr(begin, end - begin);
-    const bool digits =
-        !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
-    pattern += digits ? "#" : part;
-    if (end == name.size()) return pattern;
-    pattern += name[end];
-    begin = end + 1;
-  }
-}
 
 std::string RowGroup::CountText() const { return count == 1 ? "" : "x" + Grouped(count); }
 
@@ -29,7 +16,7 @@ std::vector<RowGroup> GroupRows(size_t rows, bool by_size,
   std::unordered_map<std::string, size_t> known;
   for (size_t row = 0; row < rows; ++row) {
     const RowDescription found = describe(row);
-    const std::string pattern = PatternOf(found.name);
+    const std::string pattern = NamePattern(found.name);
     const auto [there, added] =
         known.try_emplace(pattern + std::string(1, '\0') + found.rest, groups.size());
     if (added) {

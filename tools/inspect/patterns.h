@@ -10,12 +10,9 @@
 
 namespace dsckpt::tools {
 
-/// A name in which every part between '.' and '/' that is all digits is '#'.
-std::string PatternOf(std::string_view name);
-
 /// What has to be equal for two rows of a table to be one.
 struct RowDescription {
-  std::string_view name;  ///< But for the numbers in it.
+  std::string_view name;  ///< But for the numbers in it: NamePattern().
   std::string rest;
   uint64_t bytes = 0;  ///< Added up.
 };

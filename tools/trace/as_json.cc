@@ -7,6 +7,7 @@
 #include "merge/number_text.h"
 #include "tools/items.h"
 #include "tools/operand.h"
+#include "tools/rows.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/json.h"
 #include "tools/terminal/text.h"
@@ -115,24 +116,13 @@ void WriteEvents(JsonWriter& json, const Trace& trace) {
     const std::string_view name = event.tensor ? trace.run.tensor(*event.tensor).name : "";
     event.tensor ? json.String(name) : json.Null();
     json.Key("group");
-    event.tensor ? json.String(GroupOf(name)) : json.Null();
+    event.tensor ? json.String(NamePattern(name)) : json.Null();
     Number(json, "value", event.value);
     Number(json, "threshold", event.threshold);
     json.Key("command").Sentence(CommandFor(trace, event));
     json.End();
   }
   json.End();
-}
-
-/// As RFC 4180 has it.
-std::string CsvText(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + "\"";
 }
 
 std::string CsvNumber(std::optional<double> number) {

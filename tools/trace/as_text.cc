@@ -101,7 +101,8 @@ std::vector<EventGroup> GroupEvents(const Trace& trace) {
     const bool same = !groups.empty() && groups.back().first->kind == event.kind &&
                       groups.back().first->checkpoint == event.checkpoint;
     if (!same) of_kind = groups.size();
-    const std::string pattern = event.tensor ? GroupOf(trace.run.tensor(*event.tensor).name) : "";
+    const std::string pattern =
+        event.tensor ? NamePattern(trace.run.tensor(*event.tensor).name) : "";
     const auto known = std::find_if(
         groups.begin() + static_cast<std::ptrdiff_t>(of_kind), groups.end(),
         [&](const EventGroup& group) { return event.tensor && group.pattern == pattern; });

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "tools/commands.h"
+#include "tools/rows.h"
 #include "tools/selection_options.h"
 #include "tools/terminal/format.h"
 #include "tools/terminal/text.h"
@@ -107,11 +108,7 @@ Result<std::string> FormatOf(const Console& console, const TraceOptions& options
     return InvalidTrace("--json and --format say two things: give one of them");
   }
   if (console.json()) return std::string("json");
-  if (!options.format.empty()) return options.format;
-  for (const char* format : {"csv", "jsonl", "json"}) {
-    if (options.output.ends_with(std::string(".") + format)) return std::string(format);
-  }
-  return std::string("table");
+  return options.format.empty() ? FormatOfName(options.output) : options.format;
 }
 
 void Write(Console& console, const Trace& trace, const TraceOptions& options) {
@@ -188,21 +185,15 @@ Command AddTrace(Program& program) {
       .Required()
       .Placeholder("...");
   line.AddFlag("--quick", options->quick, "Read indexes only; this release does nothing else");
-  line.Add("-f,--filter", options->names.filters, "Only names that match a pattern; repeatable")
-      .Repeatable()
-      .Placeholder("GLOB");
-  line.Add("-x,--exclude", options->names.excludes, "Not those that match; repeatable")
-      .Repeatable()
-      .Placeholder("GLOB");
+  AddNameFilter(line, options->names, "Only names that match a pattern; repeatable",
+                "Not those that match; repeatable");
   line.Add("--steps", options->steps, "Only these steps and ranges; repeatable")
       .Repeatable()
       .Placeholder("LIST");
   line.Add("--last", options->last, "Only the last N checkpoints").FromZero().Placeholder("N");
   line.Add("--every", options->every, "Only each N-th checkpoint").FromZero().Placeholder("N");
   line.Add("--step-from", options->step_from, "What tells the step").Placeholder("RULE");
-  line.Add("--format", options->format, "table (default), csv, jsonl or json")
-      .OneOf({"table", "csv", "jsonl", "json"})
-      .Placeholder("NAME");
+  AddFormatOption(line, options->format);
   line.Add("-o,--output", options->output, "Write into a file; its suffix tells the format")
       .Placeholder("FILE");
   line.Add("--limit", options->limit, "At most N lines a list; 0: all (on a terminal: 40)")

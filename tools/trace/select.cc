@@ -95,20 +95,6 @@ Result<std::vector<uint32_t>> SelectCheckpoints(const Trajectory& run,
   return checkpoints;
 }
 
-std::string GroupOf(std::string_view name) {
-  std::string group;
-  for (size_t i = 0; i < name.size();) {
-    const size_t end = std::min(name.find_first_of("./", i), name.size());
-    const std::string_view segment = name.substr(i, end - i);
-    const bool digits =
-        !segment.empty() && segment.find_first_not_of("0123456789") == std::string_view::npos;
-    group += digits ? "#" : segment;
-    if (end < name.size()) group += name[end];
-    i = end + 1;
-  }
-  return group;
-}
-
 std::optional<uint64_t> LayerOf(std::string_view name) {
   for (size_t i = 0; i < name.size();) {
     const size_t end = std::min(name.find_first_of("./", i), name.size());

@@ -11,6 +11,7 @@
 #include "dsckpt/merge.h"
 #include "dsckpt/trajectory.h"
 #include "dsckpt/trajectory_events.h"
+#include "tools/groups.h"
 
 // The parts of the command trace.
 
@@ -45,8 +46,6 @@ struct Trace {
 /// Checkpoints that --steps, --last and --every leave. kInvalidArgument.
 Result<std::vector<uint32_t>> SelectCheckpoints(const Trajectory& run, const TraceOptions& options);
 
-/// "layers.#.mlp": each segment of digits between '.' or '/' as '#'.
-std::string GroupOf(std::string_view name);
 /// The first segment of digits.
 std::optional<uint64_t> LayerOf(std::string_view name);
 
@@ -76,7 +75,7 @@ std::vector<TraceRow> RowsOf(const Trace& trace, uint32_t tensor, const std::str
 template <typename Visit>
 void ForEachRow(const Trace& trace, const Visit& visit) {
   for (const uint32_t tensor : trace.selection.tensors) {
-    const std::string group = GroupOf(trace.run.tensor(tensor).name);
+    const std::string group = NamePattern(trace.run.tensor(tensor).name);
     for (const TraceRow& row : RowsOf(trace, tensor, group)) {
       if (!visit(row)) return;
     }
