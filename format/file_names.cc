@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "format/names.h"
 
 namespace dsckpt::format {
 namespace {
@@ -41,8 +42,7 @@ bool IsManifestName(std::string_view folded) {
 
 /// What leads elsewhere, or opens something else, on another system.
 const char* WhyUnsafeElsewhere(std::string_view name, std::string_view folded) {
-  const auto control = [](char c) { return static_cast<uint8_t>(c) < 0x20 || c == 0x7F; };
-  if (std::any_of(name.begin(), name.end(), control)) return "holds a control character";
+  if (HoldsControl(name)) return "holds a control character";
   if (name.find_first_of("\\:") != name.npos) {
     return "holds a backslash or a colon, which lead elsewhere on Windows";
   }

@@ -51,11 +51,14 @@ Status CheckItemName(std::string_view name) {
   return {};
 }
 
+bool HoldsControl(std::string_view text) {
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+}
+
 bool IsVendorName(std::string_view name) {
-  const bool control = std::any_of(name.begin(), name.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
-  });
-  return !name.empty() && name.size() <= kMaxVendorNameBytes && IsValidUtf8(name) && !control;
+  return !name.empty() && name.size() <= kMaxVendorNameBytes && IsValidUtf8(name) &&
+         !HoldsControl(name);
 }
 
 void AppendSegment(std::string& out, const Key& key) {

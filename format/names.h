@@ -20,6 +20,9 @@ using dsckpt::Printable;
 /// long.
 Status CheckItemName(std::string_view name);
 
+/// Does the text hold U+0000 to U+001F or U+007F?
+bool HoldsControl(std::string_view text);
+
 /// May vendor data bear this name? 1 to 255 bytes of UTF-8 without control characters.
 inline constexpr size_t kMaxVendorNameBytes = 255;
 bool IsVendorName(std::string_view name);
