@@ -112,6 +112,8 @@ std::string_view TrajectoryEventName(TrajectoryEventKind kind) {
       return "added";
     case Kind::kRemoved:
       return "removed";
+    case Kind::kCoarse:
+      return "coarse";
     case Kind::kMissingStep:
       break;
   }

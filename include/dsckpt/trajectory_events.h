@@ -21,8 +21,9 @@ enum class TrajectoryEventKind : uint8_t {
   kNan,
   /// A tensor has infinities and had none in the checkpoint before.
   kInf,
-  /// The norm of a tensor is far above what it was in the seven checkpoints before: more than three
-  /// times their median, and further above it than five times their usual distance.
+  /// The norm of a tensor, or where elements were read (Measure()) the norm of its update by step,
+  /// is far above what it was in the seven checkpoints before: more than three times their median,
+  /// and further above it than five times their usual distance.
   kJump,
   /// A checkpoint holds exactly what an earlier one holds.
   kDuplicate,
@@ -38,6 +39,10 @@ enum class TrajectoryEventKind : uint8_t {
   kAdded,
   /// A tensor that only the checkpoint before has.
   kRemoved,
+  /// Updates of a tensor that are smaller than what its dtype can tell apart: their root mean
+  /// square
+  /// is less than half the distance of two neighbouring numbers at the tensor's own.
+  kCoarse,
   /// A gap in steps that are evenly spaced before and behind it.
   kMissingStep,
 };
