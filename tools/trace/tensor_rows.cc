@@ -43,9 +43,10 @@ class TensorRows {
     row.count = count.ok() ? *count : 0;
     row.digest = run_.Digest(t, tensor_);
     const TensorMeasure* const measure = trace_.MeasureOf(position_, t);
-    row.before = Before(measure);
+    row.before = Before(t, measure);
     if (measure != nullptr) {
       Take(row, *measure, form);
+      if (!row.turn) row.turn = TurnAtRest(row);
     } else if (const auto statistics = run_.Statistics(t, tensor_)) {
       row.moments = IndexMoments(*statistics, row.count);
     }
@@ -53,10 +54,11 @@ class TensorRows {
     rows_.push_back(std::move(row));
   }
 
-  std::optional<uint32_t> Before(const TensorMeasure* measure) const {
+  std::optional<uint32_t> Before(uint32_t t, const TensorMeasure* measure) const {
     if (measure != nullptr) return measure->before;
     if (trace_.against) {
-      return run_.Form(*trace_.against, tensor_) ? trace_.against : std::nullopt;
+      const bool there = t != *trace_.against && run_.Form(*trace_.against, tensor_);
+      return there ? trace_.against : std::nullopt;
     }
     return rows_.empty() ? std::nullopt : std::optional(rows_.back().checkpoint);
   }
@@ -67,6 +69,15 @@ class TensorRows {
     row.turn = measure.turn;
     row.distance = measure.distance;
     if (IsCoarse(measure, form.dtype.code)) row.flags |= kFlagCoarse;
+  }
+
+  /// Of two updates of which one is nothing: there is no angle between them, but the other one
+  /// counts in a group.
+  std::optional<UpdateTurn> TurnAtRest(const TraceRow& row) const {
+    if (rows_.empty() || trace_.against || !row.update || !rows_.back().update) return {};
+    const TensorUpdate &later = *row.update, &earlier = *rows_.back().update;
+    if (later.changed != 0 && earlier.changed != 0) return {};
+    return UpdateTurn{0, later.squares, earlier.squares};
   }
 
   void Compare(TraceRow& row, const TrajectoryForm& form) {
