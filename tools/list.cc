@@ -1,6 +1,9 @@
 // dsckpt ls: the checkpoints of a run.
 
 #include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -8,9 +11,12 @@
 #include <vector>
 
 #include "dsckpt/checkpoint.h"
+#include "dsckpt/file.h"
+#include "dsckpt/run_layout.h"
 #include "merge/paths.h"
 #include "tools/commands.h"
 #include "tools/inspect/inspect.h"
+#include "tools/items.h"
 #include "tools/operand.h"
 #include "tools/terminal/format.h"
 #include "tools/terminal/json.h"
@@ -53,6 +59,35 @@ std::vector<std::optional<Value>> Attributes(const RunDirectory& run, const RunE
   return values;
 }
 
+/// As dsckpt hash --tree says, from the indexes alone. Nothing where a tensor has no digest there.
+std::optional<Hash128> DigestOf(const RunDirectory& run, const RunEntry& entry) {
+  const auto checkpoint = Checkpoint::Open(run.path() + "/" + entry.name, merge::kAtOnce);
+  if (!checkpoint.ok()) return std::nullopt;
+  std::vector<NamedDigest> digests;
+  for (uint32_t i = 0; i < checkpoint->tensor_count(); ++i) {
+    const auto digest = checkpoint->Digest(i);
+    if (!digest.ok() || !*digest) return std::nullopt;
+    digests.push_back({std::string(checkpoint->tensor(i).name), **digest});
+  }
+  return TreeDigest(std::move(digests));
+}
+
+/// UTC, to the second: that of the file whose appearance completes a checkpoint.
+std::optional<std::string> TimeOf(const RunDirectory& run, const RunEntry& entry) {
+  const std::filesystem::path path = run.path() + "/" + entry.name;
+  std::error_code error;
+  const std::filesystem::path manifest = path / std::string(kManifestName);
+  const bool directory = std::filesystem::exists(manifest, error);
+  const auto written = std::filesystem::last_write_time(directory ? manifest : path, error);
+  if (error) return std::nullopt;
+  const auto since = std::chrono::file_clock::to_sys(written).time_since_epoch();
+  const std::time_t seconds = std::chrono::floor<std::chrono::seconds>(since).count();
+  std::tm parts{};
+  char text[32];
+  if (gmtime_r(&seconds, &parts) == nullptr) return std::nullopt;
+  return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts));
+}
+
 void EntryJson(JsonWriter& json, const RunDirectory& run, const RunEntry& entry,
                const ListOptions& options) {
   json.BeginObject();
@@ -67,6 +102,16 @@ void EntryJson(JsonWriter& json, const RunDirectory& run, const RunEntry& entry,
   json.Key("abandoned").Bool(entry.abandoned);
   json.Key("shards").Uint(entry.shards);
   json.Key("bytes").Uint(entry.bytes);
+  if (options.digest) {
+    const auto digest = DigestOf(run, entry);
+    json.Key("tree_digest");
+    digest ? json.String(HexDigest(*digest)) : json.Null();
+  }
+  if (options.time) {
+    const auto time = TimeOf(run, entry);
+    json.Key("time");
+    time ? json.String(*time) : json.Null();
+  }
   if (!options.attributes.empty()) {
     const auto values = Attributes(run, entry, options);
     json.Key("attributes").BeginObject();
@@ -109,6 +154,23 @@ void ListJson(Console& console, const RunDirectory& run, const ListOptions& opti
   json.End();
 }
 
+std::vector<std::string> RowOf(const RunDirectory& run, const RunEntry& entry,
+                               const ListOptions& options) {
+  std::vector<std::string> cells = {entry.step ? std::to_string(*entry.step) : "unknown",
+                                    TerminalName(entry.name), Grouped(entry.shards),
+                                    HumanBytes(entry.bytes)};
+  if (options.time) cells.push_back(TimeOf(run, entry).value_or("-"));
+  if (options.digest) {
+    const auto digest = DigestOf(run, entry);
+    cells.push_back(digest ? HexDigest(*digest).substr(0, 12) : "-");
+  }
+  for (const auto& value : Attributes(run, entry, options)) {
+    cells.push_back(value ? ValueText(*value) : "-");
+  }
+  cells.push_back(entry.name == run.latest_name() ? "latest" : entry.abandoned ? "abandoned" : "");
+  return cells;
+}
+
 void PrintCheckpoints(Console& console, const RunDirectory& run, const ListOptions& options) {
   using Align = Column::Align;
   const auto shown = Shown(console, run, options);
@@ -119,20 +181,15 @@ void PrintCheckpoints(Console& console, const RunDirectory& run, const ListOptio
                                  {"CHECKPOINT", Align::kLeft, true},
                                  {"SHARDS", Align::kRight},
                                  {"SIZE", Align::kRight}};
+  if (options.time) columns.push_back({"TIME"});
+  if (options.digest) columns.push_back({"DIGEST"});
   for (const std::string& heading : headings) columns.push_back({heading.c_str(), Align::kRight});
   columns.push_back({"STATE"});
   // A table asks for its rows several times.
-  std::vector<std::vector<std::optional<Value>>> values;
-  for (const RunEntry& entry : shown) values.push_back(Attributes(run, entry, options));
-  PrintTable(console, columns, shown.size(), [&](size_t row, std::vector<std::string>& cells) {
-    const RunEntry& entry = shown[row];
-    cells = {entry.step ? std::to_string(*entry.step) : "unknown", TerminalName(entry.name),
-             Grouped(entry.shards), HumanBytes(entry.bytes)};
-    for (const auto& value : values[row]) cells.push_back(value ? ValueText(*value) : "-");
-    cells.push_back(entry.name == run.latest_name() ? "latest"
-                    : entry.abandoned               ? "abandoned"
-                                                    : "");
-  });
+  std::vector<std::vector<std::string>> rows;
+  for (const RunEntry& entry : shown) rows.push_back(RowOf(run, entry, options));
+  PrintTable(console, columns, shown.size(),
+             [&](size_t row, std::vector<std::string>& cells) { cells = rows[row]; });
   if (const size_t earlier = run.checkpoints().size() - shown.size(); earlier != 0) {
     console.Print("{}\n", console.Styled(Style::kDim, Format("... {} earlier (--limit 0 lists all)",
                                                              Grouped(earlier))));
@@ -226,6 +283,9 @@ Command AddList(Program& program) {
            "Also this attribute, or this value of the state; repeatable")
       .Repeatable()
       .Placeholder("NAME");
+  line.AddFlag("--digest", command->options.digest,
+               "Also one digest of all tensors (dsckpt hash --tree), from the indexes");
+  line.AddFlag("--time", command->options.time, "Also when each was completed, in UTC");
   line.Add("--limit", command->options.limit, "The newest N; 0: all (on a terminal: 40)")
       .FromZero()
       .Placeholder("N");
@@ -233,18 +293,20 @@ Command AddList(Program& program) {
       "Examples:\n"
       "  dsckpt ls run\n"
       "  dsckpt ls run --attr loss --attr lr\n"
+      "  dsckpt ls run --digest --time\n"
       "  dsckpt ls run --json | jq -r '.checkpoints[-1].name'\n"
       "\n"
       "Complete checkpoints in the order in which they were saved, those whose step nobody\n"
       "knows last; then what else lies there and why it does not count. STATE: the run goes on\n"
       "from 'latest'; 'abandoned': saved before the run was set back to an earlier one.\n"
       "--attr looks among the attributes of the first shard, then at the root of its state\n"
-      "tree; '-' or null where there is neither.\n"
+      "tree; '-' or null where there is neither. Equal digests are equal tensors.\n"
       "--json, schema dsckpt.run/1: path; latest, a name or null; checkpoints, each with name,\n"
       "step and step_source (manifest, attribute, metadata or name; null where nobody knows\n"
       "it), serial (which save it was; 0: unknown), parent (the serial of the save that it went\n"
       "on from; 0: of none, or unknown), abandoned, shards and bytes, and with\n"
-      "--attr attributes; ignored_entries, each with name and why. Several runs give a\n"
+      "--digest tree_digest, --time time, --attr attributes; ignored_entries, each with name and "
+      "why. Several runs give a\n"
       "document a line.\n"
       "Exit code: 0 there are some; 1 there is none; 2 could not look.");
   return {line, [command](Console& console) { return ListAll(console, *command); }};

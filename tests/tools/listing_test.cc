@@ -232,3 +232,18 @@ TEST_CASE("patterns that take nothing: exit code 1, as grep has it") {
   WriteWholeFile(path, std::string(300, '\0'));
   CHECK(Contains(RunTool({"inspect", path}).err, path + ": begins with zeros"));
 }
+
+TEST_CASE("ls --digest --time: one digest of all tensors, and a time in UTC") {
+  TempDir dir;
+  SaveAttributes(dir / "step-2.dsckpt", 2, 1, false);
+  const std::string digest = RunOk({"hash", "--tree", dir / "step-2.dsckpt"}).out.substr(0, 32);
+  const auto json = Json::parse(RunOk({"ls", dir.path(), "--json", "--digest", "--time"}).out);
+  CHECK(json["checkpoints"][0]["tree_digest"] == digest);
+  const std::string time = json["checkpoints"][0]["time"];
+  CHECK(time.size() == 20);
+  CHECK(time.substr(0, 2) == "20");
+  CHECK(time.ends_with("Z"));
+  const std::string table = RunOk({"ls", dir.path(), "--digest", "--time"}).out;
+  CHECK(table.find(digest.substr(0, 12)) != std::string::npos);
+  CHECK(table.find(time) != std::string::npos);
+}
