@@ -247,3 +247,21 @@ TEST_CASE("ls --digest --time: one digest of all tensors, and a time in UTC") {
   CHECK(table.find(digest.substr(0, 12)) != std::string::npos);
   CHECK(table.find(time) != std::string::npos);
 }
+
+TEST_CASE("ls: plain safetensors files of a run are checkpoints as well") {
+  TempDir dir;
+  WriteNames(dir / "step-10.safetensors", {"a"});
+  WriteNames(dir / "step-9.safetensors", {"a"});
+  const auto plain = Json::parse(RunOk({"ls", dir.path(), "--json"}).out);
+  REQUIRE(plain["checkpoints"].size() == 2);
+  CHECK(plain["checkpoints"][0]["step"] == 9);
+  CHECK(plain["checkpoints"][1]["bytes"] ==
+        std::filesystem::file_size(dir / "step-10.safetensors"));
+  CHECK(plain["ignored_entries"].empty());
+  SaveAttributes(dir / "step-11.dsckpt", 11, 1, false);
+  SaveAttributes(dir / "step-8.dsckpt", 8, 1, false);
+  const auto mixed = Json::parse(RunOk({"ls", dir.path(), "--json"}).out);
+  std::vector<int> steps;
+  for (const auto& each : mixed["checkpoints"]) steps.push_back(each["step"]);
+  CHECK(steps == std::vector<int>{8, 9, 10, 11});
+}
