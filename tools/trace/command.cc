@@ -108,7 +108,9 @@ Result<std::string> FormatOf(const Console& console, const TraceOptions& options
     return InvalidTrace("--json and --format say two things: give one of them");
   }
   if (console.json()) return std::string("json");
-  return options.format.empty() ? FormatOfName(options.output) : options.format;
+  const std::string format = options.format.empty() ? FormatOfName(options.output) : options.format;
+  if (format == "arrow") return InvalidTrace("trace writes csv, jsonl and json, and no arrow");
+  return format;
 }
 
 void Write(Console& console, const Trace& trace, const TraceOptions& options) {
