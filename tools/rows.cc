@@ -1,55 +1,16 @@
 #include "tools/rows.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <span>
+#include <numeric>
 #include <sstream>
 
 #include "tools/items.h"
-#include "tools/output_file.h"
 #include "tools/terminal/console.h"
-#include "tools/terminal/json.h"
 #include "tools/terminal/table.h"
 #include "tools/terminal/text.h"
 
 namespace dsckpt::tools {
 namespace {
-
-/// Reads back to the same double, and as a double.
-std::string ShortestDouble(double number) {
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, number).ptr;
-  std::string shortest(text, end);
-  if (shortest.find_first_of(".e") == std::string::npos) shortest += ".0";
-  return shortest;
-}
-
-bool IsMissing(const Cell& cell) {
-  if (const double* number = std::get_if<double>(&cell)) return !std::isfinite(*number);
-  return std::holds_alternative<std::monostate>(cell);
-}
-
-std::string ShapeJson(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (const int64_t size : shape) text += (text.size() > 1 ? "," : "") + std::to_string(size);
-  return text + "]";
-}
-
-std::string JsonText(const Cell& cell) {
-  if (IsMissing(cell)) return "null";
-  if (const auto* text = std::get_if<std::string>(&cell)) return JsonQuoted(*text);
-  if (const auto* count = std::get_if<uint64_t>(&cell)) return std::to_string(*count);
-  if (const auto* integer = std::get_if<int64_t>(&cell)) return std::to_string(*integer);
-  if (const auto* number = std::get_if<double>(&cell)) return ShortestDouble(*number);
-  return ShapeJson(std::get<std::vector<int64_t>>(cell));
-}
-
-std::string CsvCell(const Cell& cell) {
-  if (IsMissing(cell)) return "";
-  const auto* text = std::get_if<std::string>(&cell);
-  return CsvText(text != nullptr ? *text : JsonText(cell));
-}
 
 std::string TableText(const Cell& cell) {
   if (IsMissing(cell)) return "";
@@ -71,38 +32,18 @@ std::string FormatOf(const Console& console, const RowOptions& options) {
   return options.format.empty() ? FormatOfName(options.file) : options.format;
 }
 
-Status WriteText(Console& console, const std::string& file, const std::string& text) {
-  if (file.empty()) {
-    console.Write(text);
-    return {};
-  }
-  DSCKPT_ASSIGN_OR_RETURN(const auto out, OutputFile::Create(file));
-  DSCKPT_RETURN_IF_ERROR(out->Write(std::as_bytes(std::span(text))));
-  return out->Publish();
-}
-
 }  // namespace
 
-std::string CsvText(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + "\"";
-}
-
 std::string FormatOfName(std::string_view file) {
-  for (const char* const format : {"csv", "jsonl", "json"}) {
+  for (const char* const format : {"csv", "jsonl", "json", "arrow"}) {
     if (file.ends_with(std::string(".") + format)) return format;
   }
   return "table";
 }
 
 void AddFormatOption(CommandLine& line, std::string& format) {
-  line.Add("--format", format, "table (default), csv, jsonl or json")
-      .OneOf({"table", "csv", "jsonl", "json"})
+  line.Add("--format", format, "table (default), csv, jsonl, json or arrow")
+      .OneOf({"table", "csv", "jsonl", "json", "arrow"})
       .Placeholder("NAME");
 }
 
@@ -112,7 +53,8 @@ Cell MaybeCell(const std::optional<double>& number) {
 
 void AddRowOptions(CommandLine& line, RowOptions& options) {
   AddFormatOption(line, options.format);
-  line.Add("-o,--output", options.file, "Write .csv, .jsonl or .json there").Placeholder("FILE");
+  line.Add("-o,--output", options.file, "Write .csv, .jsonl, .json or .arrow there")
+      .Placeholder("FILE");
   const auto parse_columns = [&options](const std::string& list) {
     std::istringstream names(list);
     for (std::string name; std::getline(names, name, ',');) options.columns.push_back(name);
@@ -125,21 +67,31 @@ void AddRowOptions(CommandLine& line, RowOptions& options) {
   line.Add("--limit", options.limit, "At most so many rows").FromZero().Placeholder("N");
 }
 
+Rows::Rows(std::vector<CellColumn> columns, std::vector<std::string> shown)
+    : columns_(std::move(columns)), shown_(std::move(shown)), written_(columns_.size()) {
+  std::iota(written_.begin(), written_.end(), size_t{0});
+}
+
 Result<size_t> Rows::FindColumn(std::string_view name) const {
-  const auto found = std::find(columns_.begin(), columns_.end(), name);
+  const auto found = std::find_if(columns_.begin(), columns_.end(),
+                                  [name](const CellColumn& column) { return column.name == name; });
   if (found != columns_.end()) return static_cast<size_t>(found - columns_.begin());
   std::string all;
-  for (const std::string& column : columns_) all += (all.empty() ? "" : ", ") + column;
+  for (const CellColumn& column : columns_) all += (all.empty() ? "" : ", ") + column.name;
   return Status(StatusCode::kInvalidArgument,
                 "there is no column '" + std::string(name) + "': there are " + all);
 }
 
 Status Rows::Arrange(const RowOptions& options) {
   chosen_ = options.columns;
-  if (chosen_ == std::vector<std::string>{"all"}) chosen_ = columns_;
+  if (chosen_ == std::vector<std::string>{"all"}) {
+    chosen_.clear();
+    for (const CellColumn& column : columns_) chosen_.push_back(column.name);
+  }
   for (const std::string& column : chosen_) {
     DSCKPT_RETURN_IF_ERROR(FindColumn(column).status());
   }
+  if (!chosen_.empty()) written_ = Positions(chosen_);
   if (!options.sort.empty()) {
     const size_t colon = options.sort.find(':');
     const std::string order = colon == std::string::npos ? "asc" : options.sort.substr(colon + 1);
@@ -163,18 +115,17 @@ bool Rows::IsTable(const Console& console, const RowOptions& options) {
 Status Rows::Write(Console& console, const RowOptions& options, const std::string& head,
                    const std::string& tail) const {
   const std::string format = FormatOf(console, options);
-  if (format == "csv") return WriteText(console, options.file, Csv());
-  if (format == "json") return WriteText(console, options.file, Json(head, tail));
-  if (format == "jsonl") {
-    std::string lines;
-    for (const auto& row : rows_) lines += JsonRow(row) + "\n";
-    return WriteText(console, options.file, lines);
+  if (format != "table") {
+    DSCKPT_ASSIGN_OR_RETURN(const auto writer, Writer(console, options, head, tail));
+    for (const auto& row : rows_) DSCKPT_RETURN_IF_ERROR(writer->Add(Written(row)));
+    return writer->Finish();
   }
   if (!options.file.empty()) {
-    return Status(StatusCode::kInvalidArgument,
-                  "-o " + options.file +
-                      ": the name ends in none of .csv, .jsonl and .json, and a table goes to "
-                      "standard output only: give --format")
+    return Status(
+               StatusCode::kInvalidArgument,
+               "-o " + options.file +
+                   ": the name ends in none of .csv, .jsonl, .json and .arrow, and a table goes to "
+                   "standard output only: give --format")
         .WithPath(options.file);
   }
   PrintAsTable(console);
@@ -183,11 +134,23 @@ Status Rows::Write(Console& console, const RowOptions& options, const std::strin
 
 std::vector<size_t> Rows::Positions(const std::vector<std::string>& names) const {
   std::vector<size_t> positions;
-  for (const std::string& name : names) {
-    positions.push_back(
-        static_cast<size_t>(std::find(columns_.begin(), columns_.end(), name) - columns_.begin()));
-  }
+  for (const std::string& name : names) positions.push_back(*FindColumn(name));
   return positions;
+}
+
+std::vector<Cell> Rows::Written(const std::vector<Cell>& row) const {
+  std::vector<Cell> cells;
+  for (const size_t at : written_) cells.push_back(row[at]);
+  return cells;
+}
+
+Result<std::unique_ptr<RowWriter>> Rows::Writer(Console& console, const RowOptions& options,
+                                                const std::string& head,
+                                                const std::string& tail) const {
+  std::vector<CellColumn> columns;
+  for (const size_t at : written_) columns.push_back(columns_[at]);
+  return RowWriter::Create(console, {FormatOf(console, options), options.file, head, tail},
+                           std::move(columns));
 }
 
 void Rows::PrintAsTable(Console& console) const {
@@ -196,7 +159,7 @@ void Rows::PrintAsTable(Console& console) const {
   std::vector<std::string> headings;
   std::vector<Column> columns;
   for (const size_t at : positions) {
-    std::string heading = columns_[at];
+    std::string heading = columns_[at].name;
     std::transform(heading.begin(), heading.end(), heading.begin(),
                    [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
     headings.push_back(std::move(heading));
@@ -206,43 +169,12 @@ void Rows::PrintAsTable(Console& console) const {
       return std::holds_alternative<std::string>(row[positions[i]]);
     });
     columns.push_back({headings[i].c_str(), text ? Column::Align::kLeft : Column::Align::kRight,
-                       columns_[positions[i]].starts_with("name")});
+                       columns_[positions[i]].name.starts_with("name")});
   }
   PrintTable(console, columns, rows_.size(), [&](size_t row, std::vector<std::string>& cells) {
     cells.clear();
     for (const size_t at : positions) cells.push_back(TableText(rows_[row][at]));
   });
-}
-
-std::string Rows::Csv() const {
-  const std::vector<std::string>& names = chosen_.empty() ? columns_ : chosen_;
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
-  text += "\n";
-  for (const auto& row : rows_) {
-    std::string line;
-    for (const size_t at : Positions(names)) line += CsvCell(row[at]) + ",";
-    line.back() = '\n';
-    text += line;
-  }
-  return text;
-}
-
-std::string Rows::JsonRow(const std::vector<Cell>& row) const {
-  const std::vector<std::string>& names = chosen_.empty() ? columns_ : chosen_;
-  std::string text = "{";
-  for (const size_t at : Positions(names)) {
-    text += (text.size() > 1 ? ", " : "") + JsonQuoted(columns_[at]) + ": " + JsonText(row[at]);
-  }
-  return text + "}";
-}
-
-std::string Rows::Json(const std::string& head, const std::string& tail) const {
-  std::string text = "{\n  " + head + ",\n  \"rows\": [";
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    text += (i == 0 ? "\n    " : ",\n    ") + JsonRow(rows_[i]);
-  }
-  return text + (rows_.empty() ? "]" : "\n  ]") + (tail.empty() ? "" : ",\n  " + tail) + "\n}\n";
 }
 
 }  // namespace dsckpt::tools

@@ -63,8 +63,22 @@ Result<Found> Find(Console& console, const Checkpoint& checkpoint, const StatsOp
 }
 
 Rows NewRows() {
-  return Rows({"name", "tensors", "dtype", "shape", "n", "nan", "inf", "zero", "min", "max",
-               "absmax", "mean", "std", "rms", "norm"},
+  using enum CellType;
+  return Rows({{"name", kText},
+               {"tensors", kUint64},
+               {"dtype", kText},
+               {"shape", kShape},
+               {"n", kUint64},
+               {"nan", kUint64},
+               {"inf", kUint64},
+               {"zero", kUint64},
+               {"min", kDouble},
+               {"max", kDouble},
+               {"absmax", kDouble},
+               {"mean", kDouble},
+               {"std", kDouble},
+               {"rms", kDouble},
+               {"norm", kDouble}},
               {"name", "dtype", "shape", "n", "nan", "inf", "zero", "min", "max", "mean", "std",
                "rms", "norm"});
 }
