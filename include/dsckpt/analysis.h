@@ -13,6 +13,7 @@
 #include "dsckpt/dtype.h"
 #include "dsckpt/export.h"
 #include "dsckpt/status.h"
+#include "dsckpt/tensor_histogram.h"
 
 namespace DSCKPT_EXPORT dsckpt {
 
@@ -70,14 +71,18 @@ struct MomentsReport {
   /// Of each tensor that was asked for, in that order; nothing for packed dtypes and for dtypes
   /// that this release does not know, whose elements are not read.
   std::vector<std::optional<TensorMoments>> tensors;
+  /// How often elements of each size occur, of each of `tensors` that is known; empty where it was
+  /// not asked for.
+  std::vector<TensorHistogram> histograms;
   /// Bytes of tensors that were read.
   uint64_t read_bytes = 0;
 };
 
-/// Reads tensors and returns the moments of their elements. `tensors`: ordinals.
+/// Reads tensors and returns the moments of their elements, and if `histograms` how often elements
+/// of each size occur, which takes as long again. `tensors`: ordinals.
 /// Errors: those of Checkpoint::ReadBytes(), of the first tensor that has one.
 Result<MomentsReport> Moments(const Checkpoint& checkpoint, std::span<const uint32_t> tensors,
-                              const AnalysisOptions& options = {});
+                              const AnalysisOptions& options = {}, bool histograms = false);
 
 /// How two tensors differ.
 enum class DiffState : uint8_t {

@@ -172,3 +172,25 @@ TEST_CASE("diff: names that lose a beginning, or are replaced") {
   }
   CHECK(RunTool({"diff", dir / "b", dir / "a", "--strip-prefix-b", "module."}).code == 0);
 }
+
+TEST_CASE("stats: quantiles and histograms, of tensors and of groups") {
+  TempDir dir;
+  const std::string path = dir / "a";
+  SampleTensors tensors = {{"h.0.b", Sample<int8_t>({1, 2, 3, 4, -4})},
+                           {"h.1.b", Sample<int8_t>({0})}};
+  SaveSample(path, tensors);
+  const Json stats =
+      Json::parse(RunOk({"stats", path, "--by", "pattern", "--quantiles", "0,0.5", "--json"}).out);
+  CHECK(stats["rows"][0]["q0"] == -4.0);
+  CHECK(stats["rows"][0]["q0.5"] == 1.0);
+  CHECK(RunOk({"stats", path, "--hist", "log2", "--by", "all", "--format", "csv"}).out ==
+        "name,low,high,count\nall,-8.0,-4.0,1\nall,0.0,0.0,1\nall,1.0,2.0,1\nall,2.0,4.0,2\n"
+        "all,4.0,8.0,1\n");
+  CHECK(RunOk({"stats", path, "--hist", "linear:2", "-f", "h.0.*", "--format", "csv"}).out ==
+        "name,low,high,count\nh.0.b,-4.0,0.0,1\nh.0.b,0.0,4.0,4\n");
+  for (const std::string wrong : {"log", "linear", "linear:0", "linear:x", "linear:1000001"}) {
+    CHECK(RunTool({"stats", path, "--hist", wrong}).code == 2);
+  }
+  CHECK(RunTool({"stats", path, "--quantiles", "1.5"}).code == 2);
+  CHECK(RunTool({"stats", path, "--quantiles", "0.5", "--quick"}).code == 2);
+}
