@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
+#include <span>
 #include <sstream>
 
 #include "tools/items.h"
+#include "tools/output_file.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/json.h"
 #include "tools/terminal/table.h"
@@ -39,6 +40,7 @@ std::string JsonText(const Cell& cell) {
   if (IsMissing(cell)) return "null";
   if (const auto* text = std::get_if<std::string>(&cell)) return JsonQuoted(*text);
   if (const auto* count = std::get_if<uint64_t>(&cell)) return std::to_string(*count);
+  if (const auto* integer = std::get_if<int64_t>(&cell)) return std::to_string(*integer);
   if (const auto* number = std::get_if<double>(&cell)) return ShortestDouble(*number);
   return ShapeJson(std::get<std::vector<int64_t>>(cell));
 }
@@ -53,6 +55,7 @@ std::string TableText(const Cell& cell) {
   if (IsMissing(cell)) return "";
   if (const auto* text = std::get_if<std::string>(&cell)) return TerminalName(*text);
   if (const auto* count = std::get_if<uint64_t>(&cell)) return Grouped(*count);
+  if (const auto* integer = std::get_if<int64_t>(&cell)) return std::to_string(*integer);
   if (const auto* number = std::get_if<double>(&cell)) return Format("{:.4g}", *number);
   return ShapeText(std::get<std::vector<int64_t>>(cell));
 }
@@ -73,11 +76,9 @@ Status WriteText(Console& console, const std::string& file, const std::string& t
     console.Write(text);
     return {};
   }
-  std::ofstream out(file, std::ios::binary);
-  out << text;
-  out.close();
-  if (out) return {};
-  return Status(StatusCode::kIoError, "cannot write " + file).WithPath(file);
+  DSCKPT_ASSIGN_OR_RETURN(const auto out, OutputFile::Create(file));
+  DSCKPT_RETURN_IF_ERROR(out->Write(std::as_bytes(std::span(text))));
+  return out->Publish();
 }
 
 }  // namespace
@@ -121,7 +122,7 @@ void AddRowOptions(CommandLine& line, RowOptions& options) {
       .Placeholder("A,B,...");
   line.Add("--sort", options.sort, "By a column; :desc puts the greatest first")
       .Placeholder("COL[:desc]");
-  line.Add("--limit", options.limit, "At most so many rows").Placeholder("N");
+  line.Add("--limit", options.limit, "At most so many rows").FromZero().Placeholder("N");
 }
 
 Result<size_t> Rows::FindColumn(std::string_view name) const {

@@ -18,8 +18,10 @@ namespace dsckpt::tools {
 
 class Console;
 
-/// Nothing, a text, a count, a number or a shape. A number that is not finite has no value.
-using Cell = std::variant<std::monostate, std::string, uint64_t, double, std::vector<int64_t>>;
+/// Nothing, a text, a count, a number, a shape, or an integer that may be negative. A number that
+/// is not finite has no value.
+using Cell =
+    std::variant<std::monostate, std::string, uint64_t, double, std::vector<int64_t>, int64_t>;
 
 /// A field of CSV, as RFC 4180 has it.
 std::string CsvText(std::string_view text);

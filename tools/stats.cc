@@ -16,6 +16,7 @@
 #include "dsckpt/analysis.h"
 #include "tools/commands.h"
 #include "tools/groups.h"
+#include "tools/index_moments.h"
 #include "tools/items.h"
 #include "tools/operand.h"
 #include "tools/rows.h"
@@ -46,29 +47,12 @@ struct Found {
   uint64_t read_bytes = 0;
 };
 
-/// From the index alone: sums of squares instead of deviations.
-TensorMoments FromIndex(const TensorStatistics& statistics, uint64_t count) {
-  TensorMoments moments;
-  moments.count = count;
-  moments.nan = statistics.nan;
-  moments.inf = statistics.inf;
-  moments.zero = statistics.zero;
-  const auto finite = static_cast<double>(moments.finite());
-  if (finite == 0) return moments;
-  moments.min = statistics.min;
-  moments.max = statistics.max;
-  moments.mean = statistics.sum / finite;
-  moments.squared_deviations =
-      std::max(0.0, statistics.sum_squares - statistics.sum * moments.mean);
-  return moments;
-}
-
 Result<Found> ReadIndexes(const Checkpoint& checkpoint, const std::vector<uint32_t>& tensors) {
   Found found;
   for (const uint32_t tensor : tensors) {
     DSCKPT_ASSIGN_OR_RETURN(const auto statistics, checkpoint.Statistics(tensor));
     DSCKPT_ASSIGN_OR_RETURN(const uint64_t count, ElementCount(checkpoint.tensor(tensor).shape));
-    found.moments.push_back(statistics ? std::optional(FromIndex(*statistics, count))
+    found.moments.push_back(statistics ? std::optional(IndexMoments(*statistics, count))
                                        : std::nullopt);
   }
   return found;

@@ -76,6 +76,9 @@ with tempfile.TemporaryDirectory() as folder:
     check("ls", run, "--digest", "--time")
     check("trace", "--quick", run)
     check("trace", "--quick", valid / "example.dsckpt")
+    check("trace", run)
+    for path in sorted(valid.glob("*.dsckpt")):
+        check("trace", path, "--by", "layer", "--against", "init")
     check("inspect", run)
     check("rollback", run, "step-7")
     check("export", valid / "example.dsckpt", "-o", folder / "e.safetensors")
