@@ -416,6 +416,10 @@ def map_private(fd: int, bytes: int) -> memoryview:
 _Error = tuple[str, str, str, int | None, int]
 """(code, message, path or "", offset, errno) of a status."""
 
+def find_checkpoint(path: str | bytes | os.PathLike[Any]) -> str:
+    """The path of the checkpoint that "RUN@STEP", "RUN@latest" or "RUN@-N" means; other paths as
+    they are."""
+
 def verify(
     path: str | bytes | os.PathLike[Any],
     *,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import _native, pending
+from . import _native, paths
 
 StrPath = str | os.PathLike[str]
 
@@ -112,7 +112,9 @@ def stats(
     """Reads tensors and says what their elements are, in numbers: the same bits on every machine.
 
     Args:
-        path: A dsckpt or safetensors file, or a checkpoint directory.
+        path: What `dsckpt stats` takes: a dsckpt or safetensors file; the directory of a
+            checkpoint, a model or a run (its latest checkpoint); or "RUN@STEP", "RUN@latest" or
+            "RUN@-2".
         filter: Only tensors whose names match one of these patterns.
         exclude: Not those whose names match one of these.
         verify: Whether checksums are checked.
@@ -124,9 +126,8 @@ def stats(
     Raises:
         DsckptError: NotFound, Corrupt, ...
     """
-    pending.settle(path)
     rows = _native.stats(
-        path,
+        paths.settle(path),
         filters=_patterns(filter),
         excludes=_patterns(exclude),
         verify=verify,
@@ -152,7 +153,7 @@ def diff(
     """Compares two checkpoints, tensor by tensor. Equal digests decide without reading.
 
     Args:
-        a: A dsckpt or safetensors file, or a checkpoint directory.
+        a: As for stats().
         b: What it is compared with.
         rtol: Elements are close when |b - a| <= atol + rtol * max(|a|, |b|). Without a tolerance
             and `ulp`, only equal bits are equal.
@@ -171,11 +172,9 @@ def diff(
     Raises:
         DsckptError: NotFound, Corrupt, ...
     """
-    pending.settle(a)
-    pending.settle(b)
     rows = _native.diff(
-        a,
-        b,
+        paths.settle(a),
+        paths.settle(b),
         rtol=rtol,
         atol=atol,
         ulp=ulp,

@@ -13,6 +13,7 @@
 
 #include "dsckpt/analysis.h"
 #include "dsckpt/merge.h"
+#include "dsckpt/operand.h"
 #include "python/src/bind.h"
 #include "python/src/infos.h"
 #include "python/src/status.h"
@@ -54,7 +55,7 @@ nb::list Stats(const FsPath& path, Patterns filters, Patterns excludes, bool ver
   const NameFilter names{std::move(filters), std::move(excludes)};
   const auto measured = Unwrap(WithoutGil([&]() -> Result<Measured> {
     Measured found;
-    DSCKPT_ASSIGN_OR_RETURN(found.checkpoint, Checkpoint::Open(path.bytes));
+    DSCKPT_ASSIGN_OR_RETURN(found.checkpoint, OpenCheckpoint(path.bytes));
     for (uint32_t i = 0; i < found.checkpoint.tensor_count(); ++i) {
       if (names.Takes(found.checkpoint.tensor(i).name)) found.tensors.push_back(i);
     }
@@ -101,8 +102,8 @@ nb::list DiffPaths(const FsPath& a, const FsPath& b, std::optional<double> relat
     return names.Takes(name) ? std::optional(std::string(name)) : std::nullopt;
   };
   const DiffReport report = Unwrap(WithoutGil([&]() -> Result<DiffReport> {
-    DSCKPT_ASSIGN_OR_RETURN(const Checkpoint first, Checkpoint::Open(a.bytes));
-    DSCKPT_ASSIGN_OR_RETURN(const Checkpoint second, Checkpoint::Open(b.bytes));
+    DSCKPT_ASSIGN_OR_RETURN(const Checkpoint first, OpenCheckpoint(a.bytes));
+    DSCKPT_ASSIGN_OR_RETURN(const Checkpoint second, OpenCheckpoint(b.bytes));
     return Diff(first, second, options);
   }));
   nb::list rows;
