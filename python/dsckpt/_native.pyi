@@ -484,6 +484,8 @@ _Difference = tuple[
     int | None,
 ]
 
+_Element = tuple[tuple[int, ...], float, float, float, int | None]
+
 def stats(
     path: str | bytes | os.PathLike[Any],
     *,
@@ -503,9 +505,11 @@ def diff(
     ulp: int | None = None,
     nan_equal: bool = True,
     whole: bool = False,
+    show: int = 0,
     filters: Sequence[str] = (),
     excludes: Sequence[str] = (),
     verify: bool = True,
     threads: int = 0,
-) -> list[tuple[str, str | None, str | None, _Difference | None]]:
-    """Of each tensor (state, name in a, name in b, the members of dsckpt.Difference)."""
+) -> list[tuple[str, str | None, str | None, _Difference | None, list[_Element]]]:
+    """Of each tensor (state, name in a, name in b, the members of dsckpt.Difference, those of
+    each dsckpt.ElementDiff)."""
