@@ -7,8 +7,8 @@
 #include "dsckpt/c.h"
 
 /// \file
-/// Many checkpoints of one run as one thing (dsckpt/trajectory.h). It is a part of dsckpt/c.h,
-/// which says how errors, structs, owners and threads are.
+/// Many checkpoints of one run as one thing (dsckpt/trajectory.h). dsckpt/c.h,
+/// which it includes, says how errors, structs, owners and threads are.
 
 #if defined(__cplusplus)
 extern "C" {
