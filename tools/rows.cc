@@ -36,15 +36,6 @@ std::string ShapeJson(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-std::string JsonText(const Cell& cell) {
-  if (IsMissing(cell)) return "null";
-  if (const auto* text = std::get_if<std::string>(&cell)) return JsonQuoted(*text);
-  if (const auto* count = std::get_if<uint64_t>(&cell)) return std::to_string(*count);
-  if (const auto* integer = std::get_if<int64_t>(&cell)) return std::to_string(*integer);
-  if (const auto* number = std::get_if<double>(&cell)) return ShortestDouble(*number);
-  return ShapeJson(std::get<std::vector<int64_t>>(cell));
-}
-
 std::string CsvCell(const Cell& cell) {
   if (IsMissing(cell)) return "";
   const auto* text = std::get_if<std::string>(&cell);
@@ -108,6 +99,15 @@ void AddFormatOption(CommandLine& line, std::string& format) {
 
 Cell MaybeCell(const std::optional<double>& number) {
   return number ? Cell(*number) : Cell(std::monostate());
+}
+
+std::string JsonText(const Cell& cell) {
+  if (IsMissing(cell)) return "null";
+  if (const auto* text = std::get_if<std::string>(&cell)) return JsonQuoted(*text);
+  if (const auto* count = std::get_if<uint64_t>(&cell)) return std::to_string(*count);
+  if (const auto* integer = std::get_if<int64_t>(&cell)) return std::to_string(*integer);
+  if (const auto* number = std::get_if<double>(&cell)) return ShortestDouble(*number);
+  return ShapeJson(std::get<std::vector<int64_t>>(cell));
 }
 
 void AddRowOptions(CommandLine& line, RowOptions& options) {

@@ -55,7 +55,7 @@ with tempfile.TemporaryDirectory() as folder:
         check("verify", path)
         check("hash", path)
         check("stats", path)
-        check("diff", path, valid / "example.dsckpt")
+        check("diff", path, valid / "example.dsckpt", "--show", "3")
     for path in sorted(path for path in valid.iterdir() if path.is_dir()):
         check("inspect", path)
         check("verify", path)
