@@ -5,6 +5,7 @@
 // headers of PyTorch and of MPI.
 
 #include "dsckpt/analysis.h"             // IWYU pragma: export
+#include "dsckpt/average.h"              // IWYU pragma: export
 #include "dsckpt/checkpoint.h"           // IWYU pragma: export
 #include "dsckpt/checkpoint_writer.h"    // IWYU pragma: export
 #include "dsckpt/coordinator.h"          // IWYU pragma: export

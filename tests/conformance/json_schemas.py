@@ -79,6 +79,8 @@ with tempfile.TemporaryDirectory() as folder:
     check("trace", run)
     for path in sorted(valid.glob("*.dsckpt")):
         check("trace", path, "--by", "layer", "--against", "init")
+    check("average", valid / "example.dsckpt", "-o", folder / "average.dsckpt")
+    check("average", "--lerp", valid / "example.dsckpt", valid / "example.dsckpt", "--alpha", "0:1:0.5", "-o", folder / "a.dsckpt")
     check("inspect", run)
     check("rollback", run, "step-7")
     check("export", valid / "example.dsckpt", "-o", folder / "e.safetensors")
