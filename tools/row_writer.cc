@@ -27,15 +27,6 @@ std::string ShapeJson(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-std::string JsonText(const Cell& cell) {
-  if (IsMissing(cell)) return "null";
-  if (const auto* text = std::get_if<std::string>(&cell)) return JsonQuoted(*text);
-  if (const auto* count = std::get_if<uint64_t>(&cell)) return std::to_string(*count);
-  if (const auto* integer = std::get_if<int64_t>(&cell)) return std::to_string(*integer);
-  if (const auto* number = std::get_if<double>(&cell)) return ShortestDouble(*number);
-  return ShapeJson(std::get<std::vector<int64_t>>(cell));
-}
-
 /// A field, as RFC 4180 has it.
 std::string CsvText(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
@@ -54,6 +45,15 @@ std::string CsvCell(const Cell& cell) {
 }
 
 }  // namespace
+
+std::string JsonText(const Cell& cell) {
+  if (IsMissing(cell)) return "null";
+  if (const auto* text = std::get_if<std::string>(&cell)) return JsonQuoted(*text);
+  if (const auto* count = std::get_if<uint64_t>(&cell)) return std::to_string(*count);
+  if (const auto* integer = std::get_if<int64_t>(&cell)) return std::to_string(*integer);
+  if (const auto* number = std::get_if<double>(&cell)) return ShortestDouble(*number);
+  return ShapeJson(std::get<std::vector<int64_t>>(cell));
+}
 
 Result<std::unique_ptr<RowWriter>> RowWriter::Create(Console& console, RowTarget target,
                                                      std::vector<CellColumn> columns) {

@@ -17,6 +17,9 @@ namespace dsckpt::tools {
 
 class Console;
 
+/// What stands in JSON for it.
+std::string JsonText(const Cell& cell);
+
 /// Where rows go, and what is around them.
 struct RowTarget {
   std::string format;  ///< "csv", "jsonl", "json" or "arrow"

@@ -47,6 +47,8 @@ class Rows {
 
   void Add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
   size_t size() const { return rows_.size(); }
+  /// All cells of a row, in the order of the columns that were named first.
+  const std::vector<Cell>& row(size_t i) const { return rows_[i]; }
 
   /// Sorts, cuts and chooses. kInvalidArgument: there is no such column.
   Status Arrange(const RowOptions& options);

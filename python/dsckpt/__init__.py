@@ -16,7 +16,7 @@ from .errors import DsckptError, PickledWarning, PickleRefused
 from .files import File, LazyTensor, open
 from .handle import SaveCancelled, SaveHandle
 from .loading import load, load_into
-from .numbers import Difference, TensorDiff, TensorStats, diff, stats
+from .numbers import Difference, ElementDiff, TensorDiff, TensorStats, diff, stats
 from .own import rank_own
 from .run import Run, RunEntry
 from .saving import save, save_safetensors
@@ -30,6 +30,7 @@ __all__ = [
     "Checkpoint",
     "Difference",
     "DsckptError",
+    "ElementDiff",
     "File",
     "LazyTensor",
     "ModifiedTooEarly",

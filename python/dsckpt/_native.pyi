@@ -416,6 +416,10 @@ def map_private(fd: int, bytes: int) -> memoryview:
 _Error = tuple[str, str, str, int | None, int]
 """(code, message, path or "", offset, errno) of a status."""
 
+def find_checkpoint(path: str | bytes | os.PathLike[Any]) -> str:
+    """The path of the checkpoint that "RUN@STEP", "RUN@latest" or "RUN@-N" means; other paths as
+    they are."""
+
 def verify(
     path: str | bytes | os.PathLike[Any],
     *,
@@ -480,6 +484,8 @@ _Difference = tuple[
     int | None,
 ]
 
+_Element = tuple[tuple[int, ...], float, float, float, int | None]
+
 def stats(
     path: str | bytes | os.PathLike[Any],
     *,
@@ -499,9 +505,11 @@ def diff(
     ulp: int | None = None,
     nan_equal: bool = True,
     whole: bool = False,
+    show: int = 0,
     filters: Sequence[str] = (),
     excludes: Sequence[str] = (),
     verify: bool = True,
     threads: int = 0,
-) -> list[tuple[str, str | None, str | None, _Difference | None]]:
-    """Of each tensor (state, name in a, name in b, the members of dsckpt.Difference)."""
+) -> list[tuple[str, str | None, str | None, _Difference | None, list[_Element]]]:
+    """Of each tensor (state, name in a, name in b, the members of dsckpt.Difference, those of
+    each dsckpt.ElementDiff)."""

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
-from . import _native, arguments, dtypes, pending
+from . import _native, arguments, dtypes
 from .errors import DsckptError
+from .paths import settle
 from .tensor_info import TensorStatistics
 
 if TYPE_CHECKING:
@@ -87,8 +88,7 @@ class Trajectory:
         else:
             found = [os.fsdecode(path) for path in paths]
         for path in found:
-            pending.settle(path)
-            pending.settle(path.rpartition("@")[0] or path)
+            settle(path)
         self._native = _native.Trajectory(
             found,
             steps=steps,
