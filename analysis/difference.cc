@@ -1,8 +1,8 @@
 // What the sums of a Difference say.
 
-#include <algorithm>
 #include <cmath>
 
+#include "analysis/angle.h"
 #include "dsckpt/analysis.h"
 
 namespace dsckpt {
@@ -15,11 +15,8 @@ std::optional<double> Difference::Ratio() const {
 }
 
 std::optional<double> Difference::Angle() const {
-  if (!whole() || !(squared_a > 0) || !(squared_b > 0)) return std::nullopt;
-  // 1 - a.b / (|a||b|) loses all digits of a small angle; differences of lengths do not.
-  const double a = std::sqrt(squared_a), b = std::sqrt(squared_b);
-  const double longer = cross / (a + b);
-  return std::max(0.0, squared_difference - longer * longer) / (2 * a * b);
+  if (!whole()) return std::nullopt;
+  return analysis::AngleBetween(squared_difference, cross, squared_a, squared_b);
 }
 
 std::string_view DiffStateName(DiffState state) {

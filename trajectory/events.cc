@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "dsckpt/trajectory_events.h"
+#include "dsckpt/trajectory_measures.h"
 #include "trajectory/tensor_events.h"
 
 namespace dsckpt {
@@ -88,6 +89,16 @@ void FindMissingSteps(const Trajectory& run, const std::vector<uint32_t>& checkp
   }
 }
 
+/// Whether some tensor changes, or indexes tell of none whether it does.
+bool MayTrain(const Trajectory& run, const std::vector<uint32_t>& checkpoints) {
+  bool known = false;
+  for (uint32_t i = 0; i < run.tensor_count(); ++i) {
+    if (trajectory::EverChanges(run, checkpoints, i)) return true;
+    known = known || trajectory::IsKnown(run, checkpoints, i);
+  }
+  return !known;
+}
+
 }  // namespace
 
 std::string_view TrajectoryEventName(TrajectoryEventKind kind) {
@@ -129,23 +140,37 @@ TrajectorySelection SelectAll(const Trajectory& run) {
   return all;
 }
 
-std::vector<TrajectoryEvent> FindEvents(const Trajectory& run,
-                                        const TrajectorySelection& selection) {
+std::vector<TrajectoryEvent> FindRunEvents(const Trajectory& run,
+                                           const TrajectorySelection& selection) {
   std::vector<TrajectoryEvent> events;
   FindDuplicates(run, selection.checkpoints, events);
   FindMissingSteps(run, selection.checkpoints, events);
-  bool change = false;
-  for (uint32_t i = 0; i < run.tensor_count() && !change; ++i) {
-    change = trajectory::EverChanges(run, selection.checkpoints, i);
-  }
+  return events;
+}
+
+std::vector<TrajectoryEvent> FindTensorEvents(const Trajectory& run,
+                                              const TrajectorySelection& selection, uint32_t tensor,
+                                              std::span<const TensorMeasure> measures) {
+  return trajectory::TensorEvents(run, selection.checkpoints, tensor,
+                                  MayTrain(run, selection.checkpoints), measures);
+}
+
+void SortEvents(std::vector<TrajectoryEvent>& events) {
+  std::ranges::stable_sort(events, {}, [](const TrajectoryEvent& event) {
+    return std::tuple(event.checkpoint, event.kind);
+  });
+}
+
+std::vector<TrajectoryEvent> FindEvents(const Trajectory& run,
+                                        const TrajectorySelection& selection) {
+  std::vector<TrajectoryEvent> events = FindRunEvents(run, selection);
+  const bool change = MayTrain(run, selection.checkpoints);
   for (const uint32_t i : selection.tensors) {
     for (auto& event : trajectory::TensorEvents(run, selection.checkpoints, i, change)) {
       events.push_back(event);
     }
   }
-  std::ranges::stable_sort(events, {}, [](const TrajectoryEvent& event) {
-    return std::tuple(event.checkpoint, event.kind);
-  });
+  SortEvents(events);
   return events;
 }
 

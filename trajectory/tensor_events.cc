@@ -49,12 +49,19 @@ double Threshold(const std::vector<double>& window) {
   return std::exp(median + std::max(far, std::log(kFarTimes)));
 }
 
+/// What is known of the elements in one checkpoint.
+struct Known {
+  uint64_t nan = 0, inf = 0, zero = 0;
+  std::optional<uint64_t> first_nan;
+};
+
 /// Follows one tensor from checkpoint to checkpoint.
 class Follower {
  public:
   Follower(const Trajectory& run, uint32_t tensor) : run_(run), tensor_(tensor) {}
 
-  void Visit(uint32_t t) {
+  /// `measure`: null where elements were not read.
+  void Visit(uint32_t t, const TensorMeasure* measure) {
     const auto form = run_.Form(t, tensor_);
     if (!form) {
       if (present_) Add(Kind::kRemoved, t);
@@ -65,9 +72,7 @@ class Follower {
     if (!present_ && visited_) Add(Kind::kAdded, t);
     if (last_ && form_.dtype.code != form->dtype.code) Add(Kind::kRetyped, t);
     if (last_ && !std::ranges::equal(form_.shape, form->shape)) Add(Kind::kReshaped, t);
-    if (const auto statistics = run_.Statistics(t, tensor_)) {
-      Measure(t, *statistics, *form);
-    }
+    Look(t, *form, measure);
     form_ = *form;
     last_ = t;
     present_ = visited_ = true;
@@ -89,9 +94,24 @@ class Follower {
     return event;
   }
 
-  void Measure(uint32_t t, const TensorStatistics& now, const TrajectoryForm& form) {
+  void Look(uint32_t t, const TrajectoryForm& form, const TensorMeasure* measure) {
+    if (measure != nullptr) {
+      const TensorMoments& m = measure->moments;
+      Count(t, form, {m.nan, m.inf, m.zero, measure->first_nan});
+      if (measure->update && measure->before == last_) Move(t, form, *measure);
+      return;
+    }
+    const auto statistics = run_.Statistics(t, tensor_);
+    if (!statistics) return;
+    Count(t, form, {statistics->nan, statistics->inf, statistics->zero, std::nullopt});
+    Size(t, std::sqrt(statistics->sum_squares));
+  }
+
+  void Count(uint32_t t, const TrajectoryForm& form, const Known& now) {
     if (now.nan != 0 && before_.nan == 0) {
-      Add(Kind::kNan, t).value = static_cast<double>(now.nan);
+      TrajectoryEvent& event = Add(Kind::kNan, t);
+      event.value = static_cast<double>(now.nan);
+      event.element = now.first_nan;
     }
     if (now.inf != 0 && before_.inf == 0) {
       Add(Kind::kInf, t).value = static_cast<double>(now.inf);
@@ -103,23 +123,31 @@ class Follower {
     all_zero_ += zero ? 1 : 0;
     zero_before_ = zero;
     before_ = now;
-    Norm(t, std::sqrt(now.sum_squares));
   }
 
-  void Norm(uint32_t t, double norm) {
-    if (!(norm > 0)) return;
-    if (norms_.size() >= kFewest) {
-      const double threshold = Threshold(norms_);
-      const bool jump = norm > threshold;
+  void Move(uint32_t t, const TrajectoryForm& form, const TensorMeasure& measure) {
+    const auto now = run_.step(t), before = run_.step(*measure.before);
+    const int64_t gap = now && before && *now > *before ? *now - *before : 1;
+    Size(t, measure.update->Norm() / static_cast<double>(gap));
+    const bool coarse = IsCoarse(measure, form.dtype.code);
+    if (coarse && !coarse_) Add(Kind::kCoarse, t).value = measure.update->Rms();
+    coarse_ = coarse_ || coarse;
+  }
+
+  void Size(uint32_t t, double size) {
+    if (!(size > 0)) return;
+    if (sizes_.size() >= kFewest) {
+      const double threshold = Threshold(sizes_);
+      const bool jump = size > threshold;
       if (jump && !jumped_) {
         TrajectoryEvent& event = Add(Kind::kJump, t);
-        event.value = norm;
+        event.value = size;
         event.threshold = threshold;
       }
       jumped_ = jump;
     }
-    norms_.push_back(std::log(norm));
-    if (norms_.size() > kWindow) norms_.erase(norms_.begin());
+    sizes_.push_back(std::log(size));
+    if (sizes_.size() > kWindow) sizes_.erase(sizes_.begin());
   }
 
   const Trajectory& run_;
@@ -128,11 +156,19 @@ class Follower {
   std::optional<uint32_t> last_;  // that had the tensor
   TrajectoryForm form_{};         // in it
   bool present_ = false, visited_ = false;
-  TensorStatistics before_;
+  Known before_;
   uint64_t measured_ = 0, all_zero_ = 0;
-  bool zero_before_ = false, jumped_ = false;
-  std::vector<double> norms_;  // logarithms, the last kWindow
+  bool zero_before_ = false, jumped_ = false, coarse_ = false;
+  std::vector<double> sizes_;  // logarithms, the last kWindow
 };
+
+/// Whether no update of a tensor that was read changed it.
+bool NeverMoves(std::span<const TensorMeasure> measures) {
+  return std::ranges::all_of(measures, [&](const TensorMeasure& measure) {
+    const bool first = &measure == &measures.front();
+    return first ? !measure.update : measure.update && measure.update->changed == 0;
+  });
+}
 
 /// Whether it is in two checkpoints at least, and known to be the same in all that have it.
 bool IsFrozen(const Trajectory& run, const std::vector<uint32_t>& checkpoints, uint32_t tensor,
@@ -154,9 +190,14 @@ bool IsFrozen(const Trajectory& run, const std::vector<uint32_t>& checkpoints, u
 
 std::vector<TrajectoryEvent> TensorEvents(const Trajectory& run,
                                           const std::vector<uint32_t>& checkpoints, uint32_t tensor,
-                                          bool others_change) {
+                                          bool others_change,
+                                          std::span<const TensorMeasure> measures) {
   Follower follower(run, tensor);
-  for (const uint32_t t : checkpoints) follower.Visit(t);
+  auto measure = measures.begin();
+  for (const uint32_t t : checkpoints) {
+    const bool measured = measure != measures.end() && measure->checkpoint == t;
+    follower.Visit(t, measured ? &*measure++ : nullptr);
+  }
   std::vector<TrajectoryEvent> events = follower.Finish();
   const TrajectoryTensor about = run.tensor(tensor);
   const bool dead =
@@ -165,13 +206,23 @@ std::vector<TrajectoryEvent> TensorEvents(const Trajectory& run,
   uint32_t first = 0;
   // Counters and masks do not train.
   if (!others_change || dead || !IsFloat(about.dtype.code)) return events;
-  if (!IsFrozen(run, checkpoints, tensor, first, frozen.checkpoint)) return events;
+  if (measures.size() > 1 && NeverMoves(measures)) {
+    first = measures.front().checkpoint;
+    frozen.checkpoint = measures.back().checkpoint;
+  } else if (!IsFrozen(run, checkpoints, tensor, first, frozen.checkpoint)) {
+    return events;
+  }
   frozen.kind = Kind::kFrozen;
   frozen.tensor = tensor;
   frozen.other = first;
   frozen.step = run.step(frozen.checkpoint);
   events.push_back(frozen);
   return events;
+}
+
+bool IsKnown(const Trajectory& run, const std::vector<uint32_t>& checkpoints, uint32_t tensor) {
+  return std::ranges::any_of(checkpoints,
+                             [&](uint32_t t) { return run.Content(t, tensor).has_value(); });
 }
 
 bool EverChanges(const Trajectory& run, const std::vector<uint32_t>& checkpoints, uint32_t tensor) {

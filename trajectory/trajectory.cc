@@ -122,12 +122,13 @@ Result<Checkpoint> Trajectory::OpenCheckpoint(uint32_t t) const {
   return impl_->Open(t, *impl_->open);
 }
 
-Status Trajectory::Read(uint32_t t, uint32_t i, uint64_t offset, std::span<std::byte> out) const {
+Status Trajectory::Read(uint32_t t, uint32_t i, uint64_t offset, std::span<std::byte> out,
+                        bool verify) const {
   if (!impl_->members[t].column.Find(i)) return Lacks(*this, t, i);
   DSCKPT_ASSIGN_OR_RETURN(const Checkpoint checkpoint, impl_->Open(t, *impl_->readers));
   DSCKPT_ASSIGN_OR_RETURN(const LogicalTensorInfo info,
                           checkpoint.FindTensor(impl_->tables.name(i)));
-  return checkpoint.ReadBytes(info.ordinal, offset, out);
+  return checkpoint.ReadBytes(info.ordinal, offset, out, verify);
 }
 
 Result<Tensor> Trajectory::View(uint32_t t, uint32_t i) const {

@@ -143,7 +143,8 @@ class Trajectory {
   Result<Checkpoint> OpenCheckpoint(uint32_t t) const;
   /// Reads the bytes [offset, offset + out.size()) of a tensor's row-major image, as
   /// Checkpoint::ReadBytes() does. Errors: also kNotFound where the checkpoint lacks the tensor.
-  Status Read(uint32_t t, uint32_t i, uint64_t offset, std::span<std::byte> out) const;
+  Status Read(uint32_t t, uint32_t i, uint64_t offset, std::span<std::byte> out,
+              bool verify = true) const;
   /// Returns the elements of a tensor that one shard holds whole: those of the mapped file where it
   /// is raw, else memory that the Tensor owns; see File::View().
   /// Errors: kUnsupported where the tensor is in pieces, which Read() puts together; kNotFound.

@@ -64,10 +64,13 @@ struct TrajectoryEvent {
   std::optional<uint32_t> tensor;
   /// For kMissingStep the first step that is missing, otherwise that of the checkpoint.
   std::optional<int64_t> step;
-  /// How many elements are NaN or infinite; the norm (kJump); how many steps are missing.
+  /// How many elements are NaN or infinite; the norm, or that of the update by step (kJump); the
+  /// root mean square of the update (kCoarse); how many steps are missing.
   std::optional<double> value;
   /// What `value` would have had to stay below (kJump).
   std::optional<double> threshold;
+  /// The first element that is NaN, in row-major order, where elements were read (kNan).
+  std::optional<uint64_t> element;
 };
 
 /// The part of a trajectory that is looked at, by positions in ascending order.

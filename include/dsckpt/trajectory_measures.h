@@ -169,6 +169,11 @@ std::vector<std::vector<uint32_t>> DivideTensors(const Trajectory& run,
                                                  const TrajectorySelection& selection,
                                                  uint32_t parts);
 
+/// Returns whether an update changes elements, but its root mean square is less than half the
+/// distance of neighbouring numbers of the dtype at the tensor's own root mean square: what is seen
+/// of it is rounding.
+bool IsCoarse(const TensorMeasure& measure, DType dtype);
+
 /// Returns what happened to one tensor, as FindEvents() does, from measures of its elements: NaN,
 /// infinities and dead tensors are found also where indexes have no statistics; jumps are those of
 /// updates by step; kCoarse is found only here. `measures`: its rows from Measure().

@@ -1,0 +1,68 @@
+#ifndef DSCKPT_TRAJECTORY_MEASURE_TILES_H_
+#define DSCKPT_TRAJECTORY_MEASURE_TILES_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "dsckpt/status.h"
+#include "dsckpt/trajectory.h"
+#include "numerics/sum_tree.h"
+#include "numerics/turns.h"
+#include "trajectory/measure_plan.h"
+
+// One tile of a tensor on its way through the checkpoints.
+
+namespace dsckpt::trajectory {
+
+/// What the elements of a tile come to in one visit.
+struct TileMeasure {
+  TensorMoments moments;
+  std::optional<uint64_t> first_nan;  ///< In the tensor.
+  TensorUpdate update;
+  numerics::TurnSums turn;
+  numerics::SumPair distance;  ///< The sum of the squares.
+};
+
+/// Keeps the elements that later visits are compared with. Not thread-safe.
+class TravellingTile {
+ public:
+  TravellingTile(const Trajectory& run, TensorPlan& plan, uint32_t index, bool verify)
+      : run_(&run), plan_(&plan), index_(index), verify_(verify) {}
+
+  /// The bytes of the tile in a visit; 0: the tensor ends before it.
+  uint64_t bytes(const Visit& visit) const;
+  /// Reads the elements of a visit, unless they are there.
+  Status Load(uint32_t visit);
+  /// Measures what is marked in a visit. REQUIRES: Load() of it and of those before.
+  TileMeasure Measure(const Visit& visit) const;
+  TensorPlan& plan() const { return *plan_; }
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  /// The present state, the two before it, and the first one or that of MeasureOptions::against.
+  static constexpr size_t kHeld = 4;
+  struct Held {
+    uint32_t visit = kNone;
+    std::vector<std::byte> bytes;
+  };
+  Held* Find(uint32_t visit);
+  Held& Free(const Visit& visit);
+  std::span<const std::byte> In(uint32_t visit) const;
+
+  const Trajectory* run_;
+  TensorPlan* plan_;
+  uint32_t index_;
+  bool verify_;
+  std::array<Held, kHeld> held_;
+};
+
+/// Most bytes that a tile of so many bytes keeps.
+constexpr uint64_t MostHeld(uint64_t bytes) { return 4 * bytes; }
+
+}  // namespace dsckpt::trajectory
+
+#endif  // DSCKPT_TRAJECTORY_MEASURE_TILES_H_
