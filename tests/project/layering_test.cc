@@ -25,7 +25,9 @@ const Layer kLayers[] = {
     {"reader", {"dsckpt/", "base/", "format/", "numerics/", "io/", "state/", "run/", "reader/"}},
     {"merge", {"dsckpt/", "base/", "io/", "run/", "merge/"}},
     {"analysis", {"dsckpt/", "base/", "format/", "numerics/", "analysis/"}},
-    {"trajectory", {"dsckpt/", "base/", "io/", "run/", "merge/", "trajectory/"}},
+    {"trajectory",
+     {"dsckpt/", "base/", "format/", "numerics/", "io/", "run/", "merge/", "analysis/",
+      "trajectory/"}},
     {"c", {"dsckpt/", "base/", "format/", "c/"}},
     {"mpi", {"dsckpt/"}},
     // With merge/ it shares operands, metadata, names and casts, with base/ their text.
