@@ -9,6 +9,9 @@
 namespace dsckpt::python {
 namespace {
 
+/// More do not fit into memory; sizes in bytes are of 64 bits.
+constexpr uint64_t kMostRows = uint64_t{1} << 48;
+
 template <typename Number>
 void Append(std::string& out, Number number) {
   out.append(reinterpret_cast<const char*>(&number), sizeof number);
@@ -128,6 +131,11 @@ std::string_view TableColumn::TextAt(uint64_t row) const {
 }
 
 Status Table::Check() const {
+  if (rows >= kMostRows || (columns.empty() && rows > 0)) {
+    return Status(StatusCode::kInvalidArgument, "no table has " + std::to_string(rows) +
+                                                    " rows of " + std::to_string(columns.size()) +
+                                                    " columns");
+  }
   for (const TableColumn& column : columns) DSCKPT_RETURN_IF_ERROR(CheckColumn(column, rows));
   return {};
 }

@@ -62,7 +62,8 @@ struct Table {
   std::vector<TableColumn> columns;
   uint64_t rows = 0;
 
-  /// kInvalidArgument: buffers are of other lengths than `rows` says, or offsets do not ascend.
+  /// kInvalidArgument: buffers are of other lengths than `rows` says, or offsets do not ascend; or
+  /// there are more rows than there can be.
   Status Check() const;
   /// The position of a column, or nothing.
   std::optional<size_t> Find(std::string_view name) const;

@@ -266,3 +266,10 @@ def test_combining_sorts_by_name_and_keeps_bits() -> None:
 def test_pickles_of_strangers_are_checked(column: Any, message: str) -> None:
     with pytest.raises(dsckpt.DsckptError, match=message):
         _table(column, rows=2)
+
+
+@pytest.mark.parametrize("rows", [1, 2**48, 2**61, 2**64 - 1])
+def test_no_table_has_so_many_rows(rows: int) -> None:
+    columns = [] if rows == 1 else [("x", "g", False, b"", b"", b"")]
+    with pytest.raises(dsckpt.DsckptError, match=f"no table has {rows} rows"):
+        _table(*columns, rows=rows)
