@@ -52,6 +52,8 @@ int InspectCheckpoint(Console& console, const Inputs& inputs, const InspectOptio
 struct ListOptions {
   std::vector<std::string> attributes;
   std::optional<uint64_t> limit;  ///< 0: no limit
+  bool digest = false;            ///< One of all tensors.
+  bool time = false;              ///< When the checkpoint was completed.
 };
 /// A run directory: its checkpoints, text or the dsckpt.run/1 document.
 int ListRun(Console& console, const std::string& path, const ListOptions& options = {});
