@@ -15,13 +15,13 @@ if(NOT FLATC OR NOT FLATBUFFERS_INCLUDE)
   message(FATAL_ERROR "dsckpt: flatc or flatbuffers/flatbuffers.h not found: install flatbuffers-compiler libflatbuffers-dev")
 endif()
 foreach(schema spec/index spec/manifest tools/arrow)
-  cmake_path(GET schema FILENAME name)
-  set(header ${PROJECT_BINARY_DIR}/generated/${name}_generated.h)
+  cmake_path(GET schema FILENAME schema_name)
+  set(schema_header ${PROJECT_BINARY_DIR}/generated/${schema_name}_generated.h)
   add_custom_command(
-    OUTPUT ${header}
+    OUTPUT ${schema_header}
     COMMAND ${FLATC} --cpp --scoped-enums -o ${PROJECT_BINARY_DIR}/generated ${PROJECT_SOURCE_DIR}/${schema}.fbs
     DEPENDS ${PROJECT_SOURCE_DIR}/spec/index.fbs ${PROJECT_SOURCE_DIR}/${schema}.fbs)
-  list(APPEND schema_headers ${header})
+  list(APPEND schema_headers ${schema_header})
 endforeach()
 add_custom_target(dsckpt_schema DEPENDS ${schema_headers})
 add_library(dsckpt_dep_flatbuffers INTERFACE)
