@@ -113,10 +113,14 @@ std::string Criterion(const DiffOptions& options) {
 
 Rows ToRows(const Checkpoint& a, const Checkpoint& b, const DiffReport& report,
             const DiffCommand& command) {
+  using enum CellType;
   Rows rows(
-      {"state", "name",    "name_a",   "name_b", "dtype_a", "dtype_b",   "shape_a", "shape_b",
-       "n",     "changed", "changed%", "beyond", "max_abs", "max_index", "max_rel", "diff_norm",
-       "ratio", "angle",   "ulp_max",  "nan_a",  "nan_b",   "compared"},
+      {{"state", kText},     {"name", kText},        {"name_a", kText},     {"name_b", kText},
+       {"dtype_a", kText},   {"dtype_b", kText},     {"shape_a", kShape},   {"shape_b", kShape},
+       {"n", kUint64},       {"changed", kUint64},   {"changed%", kDouble}, {"beyond", kUint64},
+       {"max_abs", kDouble}, {"max_index", kUint64}, {"max_rel", kDouble},  {"diff_norm", kDouble},
+       {"ratio", kDouble},   {"angle", kDouble},     {"ulp_max", kUint64},  {"nan_a", kUint64},
+       {"nan_b", kUint64},   {"compared", kUint64}},
       {"state", "name", "max_abs", "max_rel", "diff_norm", "ratio", "angle", "changed%", "ulp_max",
        "nan_a", "nan_b"});
   using Info = std::optional<LogicalTensorInfo>;

@@ -75,13 +75,16 @@ Result<Found> Find(Console& console, const Checkpoint& checkpoint, const StatsOp
 std::string QuantileName(double q) { return Format("q{}", q); }
 
 Rows NewRows(const StatsOptions& options) {
-  std::vector<std::string> columns = {"name",   "tensors", "dtype", "shape", "n",
-                                      "nan",    "inf",     "zero",  "min",   "max",
-                                      "absmax", "mean",    "std",   "rms",   "norm"};
+  using enum CellType;
+  std::vector<CellColumn> columns = {{"name", kText},   {"tensors", kUint64}, {"dtype", kText},
+                                     {"shape", kShape}, {"n", kUint64},       {"nan", kUint64},
+                                     {"inf", kUint64},  {"zero", kUint64},    {"min", kDouble},
+                                     {"max", kDouble},  {"absmax", kDouble},  {"mean", kDouble},
+                                     {"std", kDouble},  {"rms", kDouble},     {"norm", kDouble}};
   std::vector<std::string> shown = {"name", "dtype", "shape", "n",   "nan", "inf", "zero",
                                     "min",  "max",   "mean",  "std", "rms", "norm"};
   for (const double q : options.quantiles) {
-    columns.push_back(QuantileName(q));
+    columns.push_back({QuantileName(q), kDouble});
     shown.push_back(QuantileName(q));
   }
   return Rows(std::move(columns), std::move(shown));
@@ -173,8 +176,9 @@ Result<std::optional<uint32_t>> LinearBins(const std::string& hist) {
 
 Result<Rows> HistogramRows(const StatsGroups& groups, const std::string& hist) {
   DSCKPT_ASSIGN_OR_RETURN(const auto linear, LinearBins(hist));
-  const std::vector<std::string> columns = {"name", "low", "high", "count"};
-  Rows rows(columns, columns);
+  using enum CellType;
+  Rows rows({{"name", kText}, {"low", kDouble}, {"high", kDouble}, {"count", kUint64}},
+            {"name", "low", "high", "count"});
   for (const auto& [name, group] : groups) {
     const auto bins = linear ? group.histogram.Linear(*linear, group.moments.min, group.moments.max)
                              : group.histogram.Log2();

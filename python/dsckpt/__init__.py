@@ -18,11 +18,15 @@ from .handle import SaveCancelled, SaveHandle
 from .loading import load, load_into
 from .numbers import Difference, ElementDiff, TensorDiff, TensorStats, diff, stats
 from .own import rank_own
+from .parts import TracePart
 from .run import Run, RunEntry
 from .saving import save, save_safetensors
+from .series import TensorSeries
+from .table import Table, combine
 from .tensor_info import TensorStatistics
 from .tools import Problem, Report, inspect, merge, trace, verify
-from .trajectory import TensorSeries, Trajectory, TrajectoryEvent
+from .tracing import trace_part
+from .trajectory import Trajectory, TrajectoryEvent
 from .writer import AsyncWriter
 
 __all__ = [
@@ -42,13 +46,16 @@ __all__ = [
     "RunEntry",
     "SaveCancelled",
     "SaveHandle",
+    "Table",
     "TensorDiff",
     "TensorSeries",
     "TensorStatistics",
     "TensorStats",
+    "TracePart",
     "Trajectory",
     "TrajectoryEvent",
     "__version__",
+    "combine",
     "device_support",
     "diff",
     "inspect",
@@ -61,6 +68,7 @@ __all__ = [
     "save_safetensors",
     "stats",
     "trace",
+    "trace_part",
     "verify",
 ]
 

@@ -31,7 +31,7 @@ const Layer kLayers[] = {
     {"c", {"dsckpt/", "base/", "format/", "c/"}},
     {"mpi", {"dsckpt/"}},
     // With merge/ it shares operands, metadata, names and casts, with base/ their text.
-    {"tools", {"dsckpt/", "base/unicode.h", "merge/", "tools/"}},
+    {"tools", {"dsckpt/", "base/unicode.h", "merge/", "tools/", "arrow_generated.h"}},
     // The two doors by which bench/switches.cc turns ideas off.
     {"bench", {"dsckpt/", "bench/", "io/device.h", "io/syscalls.h"}},
     {"examples", {"dsckpt/", "examples/"}},

@@ -80,11 +80,22 @@ std::vector<Cell> CellsOf(const Trajectory& run, const TraceRow& row) {
 }  // namespace
 
 Rows EmptyTraceRows() {
-  return Rows({"step",      "prev_step", "name",      "group",        "layer",    "dtype",
-               "n",         "n_finite",  "nan",       "inf",          "zero",     "min",
-               "max",       "absmax",    "mean",      "std",          "rms",      "norm",
-               "upd_norm",  "upd_rms",   "upd_ratio", "upd_per_step", "cos_prev", "angle_prev",
-               "dist_init", "changed",   "digest",    "same_as_step", "flags"},
+  using enum CellType;
+  return Rows({{"step", kInt64},       {"prev_step", kInt64},
+               {"name", kText},        {"group", kText},
+               {"layer", kInt32},      {"dtype", kText},
+               {"n", kUint64},         {"n_finite", kUint64},
+               {"nan", kUint64},       {"inf", kUint64},
+               {"zero", kUint64},      {"min", kDouble},
+               {"max", kDouble},       {"absmax", kDouble},
+               {"mean", kDouble},      {"std", kDouble},
+               {"rms", kDouble},       {"norm", kDouble},
+               {"upd_norm", kDouble},  {"upd_rms", kDouble},
+               {"upd_ratio", kDouble}, {"upd_per_step", kDouble},
+               {"cos_prev", kDouble},  {"angle_prev", kDouble},
+               {"dist_init", kDouble}, {"changed", kDouble},
+               {"digest", kText},      {"same_as_step", kInt64},
+               {"flags", kUint32}},
               {"step", "name", "n", "nan", "inf", "rms", "norm", "upd_ratio", "upd_per_step",
                "cos_prev", "dist_init", "changed"});
 }

@@ -63,7 +63,7 @@ Result<std::string> FormatOf(const Console& console, const RowOptions& options) 
   if (format == "table" && !options.file.empty()) {
     return InvalidTrace("-o " + options.file +
                         ": a table goes to standard output only: give --format, or a name that "
-                        "ends in .csv, .jsonl or .json");
+                        "ends in .csv, .jsonl, .json or .arrow");
   }
   return format;
 }
