@@ -72,6 +72,7 @@ with tempfile.TemporaryDirectory() as folder:
     check("ls", run, "--attr", "step", "--attr", "none")
     check("trace", "--quick", run)
     check("trace", "--quick", valid / "example.dsckpt")
+    check("gram", valid / "example.dsckpt")
     check("average", valid / "example.dsckpt", "-o", folder / "average.dsckpt")
     check("average", "--lerp", valid / "example.dsckpt", valid / "example.dsckpt", "--alpha", "0:1:0.5", "-o", folder / "a.dsckpt")
     check("inspect", run)
