@@ -30,7 +30,7 @@ namespace {
 
 struct AverageCommand {
   std::vector<std::string> operands;
-  TraceOptions choice;  ///< Which checkpoints of them.
+  StepChoice choice;  ///< Which checkpoints of them.
   std::string output, format = "dsckpt";
   std::string weights, ema, alpha;  ///< As they were given; empty: not.
   bool lerp = false, force = false, no_verify = false;

@@ -27,7 +27,9 @@ namespace dsckpt::tools {
 namespace {
 
 struct GramCommand {
-  TraceOptions choice;  ///< Operands, names and steps.
+  std::vector<std::string> operands;
+  NameFilter names;
+  StepChoice choice;
   std::string format, output;
   bool no_verify = false;
   GramOptions gram;
@@ -199,13 +201,13 @@ Result<FoundGram> Multiply(Console& console, const GramCommand& command) {
   FoundGram found;
   TrajectoryOptions how;
   how.step_from = command.choice.step_from;
-  DSCKPT_ASSIGN_OR_RETURN(found.run, Trajectory::Open(command.choice.operands, how));
+  DSCKPT_ASSIGN_OR_RETURN(found.run, Trajectory::Open(command.operands, how));
   TrajectorySelection selection;
   DSCKPT_ASSIGN_OR_RETURN(selection.checkpoints, SelectCheckpoints(found.run, command.choice));
   for (uint32_t i = 0; i < found.run.tensor_count(); ++i) {
-    if (command.choice.names.Takes(found.run.tensor(i).name)) selection.tensors.push_back(i);
+    if (command.names.Takes(found.run.tensor(i).name)) selection.tensors.push_back(i);
   }
-  ProgressBar bar(console, SafeText(command.choice.operands[0]));
+  ProgressBar bar(console, SafeText(command.operands[0]));
   GramOptions options = command.gram;
   options.reading.verify = !command.no_verify;
   options.reading.progress = [&bar](uint64_t done, uint64_t total) { bar.Update(done, total); };
@@ -256,10 +258,10 @@ Command AddGram(Program& program) {
   auto command = std::make_shared<GramCommand>();
   CommandLine line =
       program.AddCommand("gram", "Multiply all checkpoints of a run with each other");
-  line.Add("PATH", command->choice.operands, "Runs, or checkpoints one by one")
+  line.Add("PATH", command->operands, "Runs, or checkpoints one by one")
       .Required()
       .Placeholder("...");
-  AddNameFilter(line, command->choice.names, "Only tensors whose names match; repeatable",
+  AddNameFilter(line, command->names, "Only tensors whose names match; repeatable",
                 "Not those whose names match; repeatable");
   line.Add("--steps", command->choice.steps, "Only these steps and ranges; repeatable")
       .Repeatable()

@@ -17,6 +17,7 @@
 #include "dsckpt/gram.h"                 // IWYU pragma: export
 #include "dsckpt/limits.h"               // IWYU pragma: export
 #include "dsckpt/merge.h"                // IWYU pragma: export
+#include "dsckpt/operand.h"              // IWYU pragma: export
 #include "dsckpt/output_directory.h"     // IWYU pragma: export
 #include "dsckpt/piece.h"                // IWYU pragma: export
 #include "dsckpt/provider.h"             // IWYU pragma: export
