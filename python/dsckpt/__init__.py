@@ -10,8 +10,10 @@ by name.
 from . import convert as convert
 from . import random as random
 from ._native import __version__, device_support
+from .averaging import AverageReport, average
 from .capture import ModifiedTooEarly
 from .checkpoint import Checkpoint
+from .components import PrincipalComponents, principal_components
 from .errors import DsckptError, PickledWarning, PickleRefused
 from .files import File, LazyTensor, open
 from .handle import SaveCancelled, SaveHandle
@@ -31,6 +33,7 @@ from .writer import AsyncWriter
 
 __all__ = [
     "AsyncWriter",
+    "AverageReport",
     "Checkpoint",
     "Difference",
     "DsckptError",
@@ -40,6 +43,7 @@ __all__ = [
     "ModifiedTooEarly",
     "PickleRefused",
     "PickledWarning",
+    "PrincipalComponents",
     "Problem",
     "Report",
     "Run",
@@ -55,6 +59,7 @@ __all__ = [
     "Trajectory",
     "TrajectoryEvent",
     "__version__",
+    "average",
     "combine",
     "device_support",
     "diff",
@@ -63,6 +68,7 @@ __all__ = [
     "load_into",
     "merge",
     "open",
+    "principal_components",
     "rank_own",
     "save",
     "save_safetensors",

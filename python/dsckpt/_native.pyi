@@ -479,6 +479,37 @@ def verify(
     """(ok, checked bytes, files, problems beyond single files); of each file (path, why it could
     not be checked, whether it has checksums, problems: (item, kind, offset, expected, found))."""
 
+def average(
+    run: Trajectory,
+    checkpoints: Sequence[int],
+    weights: Sequence[float],
+    output: str | bytes | os.PathLike[Any],
+    *,
+    filters: Sequence[str] = (),
+    excludes: Sequence[str] = (),
+    dtype: int | None = None,
+    safetensors: bool = False,
+    verify: bool = True,
+    replace: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """The members of dsckpt.AverageReport; terms are (position, weight), copied (name, equal or
+    None), nonfinite (name, NaN, infinities)."""
+
+def ema_weights(count: int, beta: float) -> list[float]:
+    """EmaWeights() of dsckpt/average.h. count is not 0."""
+
+def gram(
+    run: Trajectory,
+    tensors: Sequence[int],
+    *,
+    memory: int = ...,
+    threads: int = 0,
+    verify: bool = True,
+) -> dict[str, Any]:
+    """Of all checkpoints: products (doubles as bytes, row by row), nonfinite by checkpoint, skipped
+    (name, why), elements, read_bytes."""
+
 def merge(
     paths: Sequence[str | bytes | os.PathLike[Any]],
     output: str | bytes | os.PathLike[Any],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Literal, Union
 
-from . import _native, arguments, grouping
+from . import _native, arguments, averaging, components, grouping
 from .errors import DsckptError
 from .parts import TracePart
 from .paths import settle
@@ -324,6 +324,77 @@ class Trajectory:
             )
             for ordinals in divided
         ]
+
+    def gram(
+        self, pattern: str = "*", *, memory: int = 256 << 20, threads: int = 0, verify: bool = True
+    ) -> numpy.ndarray[Any, Any]:
+        """The inner product of each checkpoint with each one, in doubles: each is one long vector.
+
+        Each tensor is read once; an element that is not finite counts as 0. Tensors that do not
+        have the same dtype and shape in all checkpoints are left out. Both is a UserWarning.
+
+        Args:
+            pattern: Only tensors whose names match, as for matching().
+            memory: About how many bytes hold elements at a time.
+            threads: How many; 0: one a core, at most 8. They change no bit.
+            verify: Whether checksums are checked.
+
+        Returns:
+            A symmetric matrix; see principal_components().
+
+        Raises:
+            DsckptError: Errors of reading.
+        """
+        return components.gram_of(self._native, self._matching(pattern), memory, threads, verify)
+
+    def average(
+        self,
+        output: StrPath,
+        *,
+        last: int | None = None,
+        weights: Sequence[float] | None = None,
+        ema: float | None = None,
+        dtype: str | None = None,
+        filter: str | Sequence[str] = (),
+        exclude: str | Sequence[str] = (),
+        format: Literal["dsckpt", "safetensors"] = "dsckpt",
+        verify: bool = True,
+        force: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> averaging.AverageReport:
+        """As dsckpt.average(), of these checkpoints in their order.
+
+        Args:
+            output: The file to write.
+            last: Only so many of the last checkpoints.
+            weights: How much each checkpoint counts.
+            ema: The share that a moving average keeps.
+            dtype: Of the output.
+            filter: Only tensors whose names match.
+            exclude: Not those whose names match.
+            format: "dsckpt" or "safetensors".
+            verify: Whether checksums are checked.
+            force: Replace an existing output.
+            progress: progress(done bytes, total bytes).
+
+        Raises:
+            DsckptError: As dsckpt.average().
+        """
+        return averaging.of_run(
+            self._native,
+            output,
+            list(range(len(self._checkpoints))),
+            last=last,
+            weights=weights,
+            ema=ema,
+            dtype=dtype,
+            filter=filter,
+            exclude=exclude,
+            format=format,
+            verify=verify,
+            force=force,
+            progress=progress,
+        )
 
     def _matching(self, pattern: str) -> list[int]:
         return self._native.matching(arguments.text("pattern", pattern))
