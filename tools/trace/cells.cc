@@ -100,16 +100,18 @@ Rows EmptyTraceRows() {
                "cos_prev", "dist_init", "changed"});
 }
 
-Rows TraceRows(const Trace& trace, const std::string& by) {
-  Rows rows = EmptyTraceRows();
+void ForEachTraceRow(const Trace& trace, const std::string& by, const TakeTraceRow& take) {
   if (by != "tensor") {
-    for (const TraceRow& row : RowsOfGroups(trace, by)) rows.Add(CellsOf(trace.run, row));
-    return rows;
+    for (const TraceRow& row : RowsOfGroups(trace, by)) {
+      if (!take(CellsOf(trace.run, row))) return;
+    }
+    return;
   }
   for (size_t position = 0; position < trace.selection.tensors.size(); ++position) {
-    for (const TraceRow& row : RowsOfTensor(trace, position)) rows.Add(CellsOf(trace.run, row));
+    for (const TraceRow& row : RowsOfTensor(trace, position)) {
+      if (!take(CellsOf(trace.run, row))) return;
+    }
   }
-  return rows;
 }
 
 }  // namespace dsckpt::tools
