@@ -28,7 +28,7 @@ std::string ShapeJson(const std::vector<int64_t>& shape) {
 }
 
 /// A field, as RFC 4180 has it.
-std::string CsvText(std::string_view text) {
+std::string QuotedField(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
   std::string quoted = "\"";
   for (const char c : text) {
@@ -38,13 +38,13 @@ std::string CsvText(std::string_view text) {
   return quoted + "\"";
 }
 
-std::string CsvCell(const Cell& cell) {
+}  // namespace
+
+std::string CsvText(const Cell& cell) {
   if (IsMissing(cell)) return "";
   const auto* text = std::get_if<std::string>(&cell);
-  return CsvText(text != nullptr ? *text : JsonText(cell));
+  return QuotedField(text != nullptr ? *text : JsonText(cell));
 }
-
-}  // namespace
 
 std::string JsonText(const Cell& cell) {
   if (IsMissing(cell)) return "null";
@@ -126,7 +126,7 @@ Status RowWriter::Flush() {
 
 std::string RowWriter::CsvLine(std::span<const Cell> row) const {
   std::string line;
-  for (const Cell& cell : row) line += CsvCell(cell) + ",";
+  for (const Cell& cell : row) line += CsvText(cell) + ",";
   line.back() = '\n';
   return line;
 }

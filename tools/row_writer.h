@@ -19,6 +19,8 @@ class Console;
 
 /// What stands in JSON for it.
 std::string JsonText(const Cell& cell);
+/// What stands in CSV for it, as RFC 4180 has it.
+std::string CsvText(const Cell& cell);
 
 /// Where rows go, and what is around them.
 struct RowTarget {
