@@ -29,6 +29,7 @@ Command AddHash(Program& program);
 Command AddStats(Program& program);
 Command AddDiff(Program& program);
 Command AddTrace(Program& program);
+Command AddReport(Program& program);
 Command AddExtract(Program& program);
 Command AddCat(Program& program);
 Command AddEdit(Program& program);

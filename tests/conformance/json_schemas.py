@@ -72,6 +72,7 @@ with tempfile.TemporaryDirectory() as folder:
     check("ls", run, "--attr", "step", "--attr", "none")
     check("trace", "--quick", run)
     check("trace", "--quick", valid / "example.dsckpt")
+    check("report", run, "-o", folder / "r.html")
     check("inspect", run)
     check("rollback", run, "step-7")
     check("export", valid / "example.dsckpt", "-o", folder / "e.safetensors")
