@@ -1,6 +1,7 @@
 // Diff(): the elements of tensors that indexes do not decide.
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <deque>
 #include <utility>
@@ -8,8 +9,10 @@
 #include "analysis/matching.h"
 #include "analysis/parallel.h"
 #include "analysis/tensor_source.h"
+#include "base/mutex.h"
 #include "dsckpt/analysis.h"
 #include "dsckpt/limits.h"
+#include "numerics/largest_pairs.h"
 #include "numerics/pairs.h"
 #include "numerics/statistics.h"
 #include "numerics/widen.h"
@@ -17,6 +20,7 @@
 namespace dsckpt {
 namespace {
 
+using numerics::LargestPairs;
 using numerics::PairStatistics;
 
 /// Elements that are compared at once where dtypes differ: a whole number of blocks, small enough
@@ -31,11 +35,13 @@ struct DiffBuffers {
 
 /// Two tensors whose elements are compared, and what their tiles came to.
 struct Compared {
-  Compared(const Checkpoint& a, const Checkpoint& b, const TensorDiff& which, bool verify)
-      : source_a(a, which.tensor_a, verify),
-        source_b(b, which.tensor_b, verify),
+  Compared(const Checkpoint& a, const Checkpoint& b, const TensorDiff& which,
+           const DiffOptions& options)
+      : source_a(a, which.tensor_a, options.reading.verify),
+        source_b(b, which.tensor_b, options.reading.verify),
         info_a(a.tensor(which.tensor_a)),
-        info_b(b.tensor(which.tensor_b)) {}
+        info_b(b.tensor(which.tensor_b)),
+        largest(options.show) {}
 
   bool retyped() const { return info_a.dtype.code != info_b.dtype.code; }
   /// Whether elements are numbers that can be compared; else bytes alone are.
@@ -55,6 +61,8 @@ struct Compared {
   std::atomic<uint64_t> compared = 0;
   std::atomic<bool> differs = false;
   std::atomic<uint32_t> left = 0;
+  Mutex mutex;
+  LargestPairs largest DSCKPT_GUARDED_BY(mutex);
 };
 
 class Differ {
@@ -90,7 +98,7 @@ class Differ {
 
  private:
   void Plan(const TensorDiff& which) {
-    Compared& each = compared_.emplace_back(a_, b_, which, options_.reading.verify);
+    Compared& each = compared_.emplace_back(a_, b_, which, options_);
     if (each.retyped() && !each.numeric()) return;
     const uint64_t bytes = each.info_a.bytes, tile_bytes = each.tile_bytes();
     const auto count = static_cast<uint32_t>((bytes + tile_bytes - 1) / tile_bytes);
@@ -135,6 +143,7 @@ class Differ {
     each.compared += found.count;
     if (each.numeric()) {
       found = numerics::ComparePairs(dtype.code, a, b, tolerance_);
+      NoteLargest(each, dtype.code, a, b, offset / dtype.block_bytes, found);
     } else if (std::memcmp(a.data(), b.data(), a.size()) != 0) {
       each.differs = true;
     }
@@ -152,16 +161,26 @@ class Differ {
     buffers.wide_b.resize(kWidenedElements);
     numerics::FindWiden(each.info_a.dtype.code)(a.data(), count, buffers.wide_a.data());
     numerics::FindWiden(each.info_b.dtype.code)(b.data(), count, buffers.wide_b.data());
-    const auto bytes = [&](const std::vector<double>& wide) {
-      return std::as_bytes(std::span(wide).first(count));
-    };
-    each.tiles[tile.index] = numerics::ComparePairs(DType::kF64, bytes(buffers.wide_a),
-                                                    bytes(buffers.wide_b), tolerance_);
+    const auto bytes_a = std::as_bytes(std::span(buffers.wide_a).first(count));
+    const auto bytes_b = std::as_bytes(std::span(buffers.wide_b).first(count));
+    PairStatistics& found = each.tiles[tile.index];
+    found = numerics::ComparePairs(DType::kF64, bytes_a, bytes_b, tolerance_);
+    NoteLargest(each, DType::kF64, bytes_a, bytes_b, first, found);
     each.compared += count;
     return {};
   }
 
-  void Conclude(const Compared& each, TensorDiff& diff) const {
+  void NoteLargest(Compared& each, DType dtype, std::span<const std::byte> a,
+                   std::span<const std::byte> b, uint64_t first_index,
+                   const PairStatistics& found) const {
+    if (options_.show == 0 || found.changed == 0) return;
+    LargestPairs here(options_.show);
+    here.Look(dtype, a, b, first_index);
+    const MutexLock lock(each.mutex);
+    each.largest.Add(here);
+  }
+
+  void Conclude(Compared& each, TensorDiff& diff) const {
     if (!each.numeric()) {
       if (!each.retyped()) diff.state = each.differs ? DiffState::kChanged : DiffState::kEqual;
       return;
@@ -169,6 +188,12 @@ class Differ {
     const PairStatistics found = numerics::JoinPairs(each.tiles);
     if (!each.retyped()) diff.state = StateOf(found);
     diff.difference = ToDifference(each, found);
+    const MutexLock lock(each.mutex);
+    for (const numerics::ElementPair& pair : each.largest.Sorted()) {
+      const bool in_steps = !each.retyped() && !std::isnan(pair.a) && !std::isnan(pair.b);
+      diff.elements.push_back({pair.index, pair.a, pair.b, pair.distance,
+                               in_steps ? std::optional(pair.ulp) : std::nullopt});
+    }
   }
 
   DiffState StateOf(const PairStatistics& found) const {

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 #include "analysis/parallel.h"
 #include "analysis/tensor_source.h"
 #include "analysis/tile_moments.h"
+#include "analysis/value_counts.h"
+#include "base/mutex.h"
 #include "dsckpt/analysis.h"
 #include "dsckpt/limits.h"
 #include "numerics/statistics.h"
@@ -23,12 +26,34 @@ struct Measured {
   uint64_t bytes = 0;
   std::vector<TensorMoments> tiles;
   std::atomic<uint32_t> left = 0;
+  Mutex mutex;
+  /// Of the tiles so far, while there are others.
+  std::optional<analysis::ValueCounts> counts DSCKPT_GUARDED_BY(mutex);
+  TensorHistogram histogram DSCKPT_GUARDED_BY(mutex);
+
+  void Count(std::span<const std::byte> tile) {
+    analysis::ValueCounts found(dtype.code);
+    found.Add(tile);
+    MutexLock lock(mutex);
+    if (counts) found.Add(*counts);
+    counts = std::move(found);
+  }
+  void Finish() {
+    source.Close();
+    MutexLock lock(mutex);
+    if (counts) histogram = counts->ToHistogram();
+    counts.reset();
+  }
+  TensorHistogram TakeHistogram() {
+    MutexLock lock(mutex);
+    return std::move(histogram);
+  }
 };
 
 }  // namespace
 
 Result<MomentsReport> Moments(const Checkpoint& checkpoint, std::span<const uint32_t> tensors,
-                              const AnalysisOptions& options) {
+                              const AnalysisOptions& options, bool histograms) {
   std::deque<Measured> measured;
   std::vector<analysis::Tile> tiles;
   for (const uint32_t tensor : tensors) {
@@ -52,15 +77,17 @@ Result<MomentsReport> Moments(const Checkpoint& checkpoint, std::span<const uint
     DSCKPT_ASSIGN_OR_RETURN(const auto bytes, each.source.Read(tile.index * kChunkBytes, tile.bytes,
                                                                buffers[worker], read_bytes));
     each.tiles[tile.index] = analysis::MomentsOfTile(each.dtype, bytes);
-    if (--each.left == 0) each.source.Close();
+    if (histograms) each.Count(bytes);
+    if (--each.left == 0) each.Finish();
     return {};
   };
   DSCKPT_RETURN_IF_ERROR(analysis::ForEachTile(tiles, options, work));
   MomentsReport report;
-  for (const Measured& each : measured) {
+  for (Measured& each : measured) {
     numerics::PairwiseTree<TensorMoments> tree;
     for (const TensorMoments& tile : each.tiles) tree.Push(tile);
     const bool known = numerics::HasStatistics(each.dtype.code);
+    if (histograms) report.histograms.push_back(each.TakeHistogram());
     report.tensors.push_back(known ? std::optional(tree.Root()) : std::nullopt);
   }
   report.read_bytes = read_bytes;

@@ -15,6 +15,7 @@ write loop is the limit: the same number of bytes, written from memory that is t
   compare.py --device cuda --bytes 9G --bench build/portable/bench/dsckpt_bench
   compare.py --load --bytes 4G          loads instead, page cache warm
   compare.py --overhead                 what Python costs a tensor
+  compare.py --analysis                 numbers about checkpoints, beside safetensors and NumPy
 
 Needs torch, safetensors and the package dsckpt (installed, or python/ of a build in PYTHONPATH).
 """
@@ -29,7 +30,7 @@ from typing import Any
 
 try:
     import torch
-    from comparing import loading, overhead, report, saving, state
+    from comparing import analysing, loading, many, overhead, report, saving, state
 
     import dsckpt
 except ImportError as error:
@@ -79,7 +80,12 @@ def parse_options() -> Any:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of the state")
-    parser.add_argument("--bytes", type=parse_bytes, default="4G", help="of the state")
+    parser.add_argument(
+        "--bytes", type=parse_bytes, help="of the state (4G); with --analysis of a run (512M)"
+    )
+    parser.add_argument(
+        "--equal-bytes", type=parse_bytes, default="4G", help="--analysis: of two equal checkpoints"
+    )
     parser.add_argument("--tensors", type=int, default=400)
     parser.add_argument("--runs", type=int, default=3, help="rounds that count")
     parser.add_argument("--dir", default=".", help="where the files go; a disk, not a tmpfs")
@@ -90,9 +96,12 @@ def parse_options() -> Any:
     parser.add_argument("--bench", help="dsckpt_bench built with CUDA: a row of C++ (cuda only)")
     parser.add_argument("--load", action="store_true", help="compare loads instead of saves")
     parser.add_argument("--overhead", action="store_true", help="time calls with little to copy")
+    parser.add_argument("--analysis", action="store_true", help="compare numbers of checkpoints")
     parser.add_argument("--plot", metavar="PNG", help="draw the tables, with matplotlib")
     options = parser.parse_args()
     options.dir = os.path.abspath(options.dir)
+    if options.bytes is None:
+        options.bytes = 512 << 20 if options.analysis else 4 << 30
     if options.pool is None:
         options.pool = 1 << 30 if options.device == "cpu" else options.bytes + (64 << 20)
     if options.device == "cuda" and not torch.cuda.is_available():
@@ -111,6 +120,11 @@ def main() -> int:
     if options.overhead:
         tables = overhead.compare(options)
         print(f". Medians of {options.runs}.\n")
+    elif options.analysis:
+        print(f": a run of {options.bytes / 1e6:.0f} MB, half of it BF16, page cache warm.")
+        many.compare(options)
+        tables = analysing.compare(options)
+        print(f"Medians of {options.runs}; in brackets: times that of the command.\n")
     else:
         tensors = state.mixed_tensors(options.bytes, options.tensors, options.device)
         payload = state.payload_bytes(tensors)

@@ -79,6 +79,11 @@ Status CheckIndex(uint64_t index, uint64_t count, const char* what, const char* 
                                            std::to_string(count));
 }
 
+Result<std::span<std::byte>> Room(void* out, uint64_t bytes) {
+  if (bytes > 0) DSCKPT_RETURN_IF_ERROR(NotNull(out, "out"));
+  return std::span(static_cast<std::byte*>(out), static_cast<size_t>(bytes));
+}
+
 Result<std::vector<std::string>> ToTexts(const char* const* texts, size_t count, const char* what) {
   std::vector<std::string> out;
   if (count > 0) DSCKPT_RETURN_IF_ERROR(NotNull(texts, what));

@@ -9,12 +9,14 @@
 #include <functional>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "dsckpt/c.h"
+#include "dsckpt/checkpoint.h"
 #include "dsckpt/engine.h"
 #include "dsckpt/file.h"
 #include "dsckpt/provider.h"
@@ -29,6 +31,14 @@ struct dsckpt_engine {
 
 struct dsckpt_file {
   dsckpt::File file;
+};
+
+struct dsckpt_view {
+  dsckpt::Tensor tensor;
+};
+
+struct dsckpt_checkpoint {
+  dsckpt::Checkpoint checkpoint;
 };
 
 namespace dsckpt::c {
@@ -79,6 +89,9 @@ Status CopyOut(Struct value, Struct* out, const char* type) {
   std::memcpy(out, &value, value.size < sizeof(Struct) ? value.size : sizeof(Struct));
   return {};
 }
+
+/// Where a read puts its bytes.
+Result<std::span<std::byte>> Room(void* out, uint64_t bytes);
 
 inline dsckpt_text ToText(std::string_view text) { return {text.data(), text.size()}; }
 

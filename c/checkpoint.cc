@@ -14,10 +14,6 @@
 #include "c/abi.h"
 #include "dsckpt/c.h"
 
-struct dsckpt_checkpoint {
-  dsckpt::Checkpoint checkpoint;
-};
-
 struct dsckpt_run {
   dsckpt::RunDirectory run;
 };
@@ -113,12 +109,6 @@ int WithRun(const dsckpt_run* handle, dsckpt_error* error, Body&& body) noexcept
     DSCKPT_RETURN_IF_ERROR(NotNull(handle, "run"));
     return body(handle->run);
   });
-}
-
-/// Where a read puts its bytes.
-Result<std::span<std::byte>> Room(void* out, uint64_t bytes) {
-  if (bytes > 0) DSCKPT_RETURN_IF_ERROR(NotNull(out, "out"));
-  return std::span(static_cast<std::byte*>(out), static_cast<size_t>(bytes));
 }
 
 }  // namespace

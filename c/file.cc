@@ -18,10 +18,6 @@
 #include "format/checksum.h"
 #include "format/names.h"
 
-struct dsckpt_view {
-  dsckpt::Tensor tensor;
-};
-
 namespace dsckpt::c {
 namespace {
 

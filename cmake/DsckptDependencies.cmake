@@ -14,14 +14,16 @@ find_path(FLATBUFFERS_INCLUDE flatbuffers/flatbuffers.h)
 if(NOT FLATC OR NOT FLATBUFFERS_INCLUDE)
   message(FATAL_ERROR "dsckpt: flatc or flatbuffers/flatbuffers.h not found: install flatbuffers-compiler libflatbuffers-dev")
 endif()
-foreach(schema index manifest)
+foreach(schema spec/index spec/manifest tools/arrow)
+  cmake_path(GET schema FILENAME schema_name)
+  set(schema_header ${PROJECT_BINARY_DIR}/generated/${schema_name}_generated.h)
   add_custom_command(
-    OUTPUT ${PROJECT_BINARY_DIR}/generated/${schema}_generated.h
-    COMMAND ${FLATC} --cpp --scoped-enums -o ${PROJECT_BINARY_DIR}/generated ${PROJECT_SOURCE_DIR}/spec/${schema}.fbs
-    DEPENDS ${PROJECT_SOURCE_DIR}/spec/index.fbs ${PROJECT_SOURCE_DIR}/spec/${schema}.fbs)
+    OUTPUT ${schema_header}
+    COMMAND ${FLATC} --cpp --scoped-enums -o ${PROJECT_BINARY_DIR}/generated ${PROJECT_SOURCE_DIR}/${schema}.fbs
+    DEPENDS ${PROJECT_SOURCE_DIR}/spec/index.fbs ${PROJECT_SOURCE_DIR}/${schema}.fbs)
+  list(APPEND schema_headers ${schema_header})
 endforeach()
-add_custom_target(dsckpt_schema DEPENDS ${PROJECT_BINARY_DIR}/generated/index_generated.h
-                                        ${PROJECT_BINARY_DIR}/generated/manifest_generated.h)
+add_custom_target(dsckpt_schema DEPENDS ${schema_headers})
 add_library(dsckpt_dep_flatbuffers INTERFACE)
 target_include_directories(dsckpt_dep_flatbuffers SYSTEM INTERFACE ${PROJECT_BINARY_DIR}/generated ${FLATBUFFERS_INCLUDE})
 # Its inline functions are weak symbols: in a program with another version of FlatBuffers the linker would take one

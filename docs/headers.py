@@ -25,7 +25,7 @@ class Reference:
     def header(self, path: str) -> str:
         """reStructuredText for all that a header ("dsckpt/engine.h") documents."""
         file = self._compound(self.files[path])
-        c = path == "dsckpt/c.h"
+        c = path in ("dsckpt/c.h", "dsckpt/c_trajectory.h")
         classes = [self._compound(inner.get("refid")) for inner in file.findall("innerclass")]
         # Members of classes are shown with them.
         classes = [found for found in classes if found.findtext("compoundname").count("::") == (0 if c else 1)]

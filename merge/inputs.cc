@@ -40,19 +40,21 @@ Status CheckForeign(const std::string& path, const std::vector<std::string>& nam
   return {};
 }
 
-void ListFiles(Inputs& inputs) {
-  const bool directory = inputs.checkpoint.has_manifest();
-  const std::string prefix = directory ? inputs.checkpoint.path() + "/" : "";
-  if (directory) inputs.files.push_back(prefix + std::string(kManifestName));
-  for (uint32_t i = 0; i < inputs.checkpoint.manifest_parts(); ++i) {
-    inputs.files.push_back(prefix + ManifestPartName(i));
-  }
-  for (uint32_t i = 0; i < inputs.checkpoint.shard_count(); ++i) {
-    inputs.files.push_back(prefix + std::string(inputs.checkpoint.shard(i).name));
-  }
-}
-
 }  // namespace
+
+std::vector<std::string> FilesOf(const Checkpoint& checkpoint) {
+  std::vector<std::string> files;
+  const bool directory = checkpoint.has_manifest();
+  const std::string prefix = directory ? checkpoint.path() + "/" : "";
+  if (directory) files.push_back(prefix + std::string(kManifestName));
+  for (uint32_t i = 0; i < checkpoint.manifest_parts(); ++i) {
+    files.push_back(prefix + ManifestPartName(i));
+  }
+  for (uint32_t i = 0; i < checkpoint.shard_count(); ++i) {
+    files.push_back(prefix + std::string(checkpoint.shard(i).name));
+  }
+  return files;
+}
 
 Result<Inputs> OpenOperand(const Operand& operand, const CheckpointOptions& options) {
   switch (operand.kind) {
@@ -124,7 +126,7 @@ Result<Inputs> OpenInputs(std::span<const std::string> paths, bool ignore_header
     }
     DSCKPT_ASSIGN_OR_RETURN(inputs.checkpoint, Checkpoint::OpenShards(files, options));
   }
-  ListFiles(inputs);
+  for (std::string& file : FilesOf(inputs.checkpoint)) inputs.files.push_back(std::move(file));
   return inputs;
 }
 

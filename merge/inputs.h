@@ -45,6 +45,9 @@ struct Inputs {
   std::string latest_of_run;
 };
 
+/// The files of a checkpoint: its manifest's and its shards.
+std::vector<std::string> FilesOf(const Checkpoint& checkpoint);
+
 /// Opens one operand, and does not list its files.
 Result<Inputs> OpenOperand(const Operand& operand, const CheckpointOptions& options);
 /// Opens one operand, or several files as the shards of one checkpoint, in rank order. Of a run its

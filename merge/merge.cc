@@ -7,6 +7,7 @@
 
 #include "base/guarded.h"
 #include "merge/inputs.h"
+#include "merge/made.h"
 #include "merge/metadata.h"
 #include "merge/output.h"
 #include "merge/plan.h"
@@ -101,16 +102,16 @@ Status CheckOptions(std::span<const std::string> inputs, const MergeOptions& opt
   return Status();
 }
 
-Status Run(std::span<const std::string> paths, const std::string& output,
-           const MergeOptions& options, MergeReport& report) {
-  DSCKPT_RETURN_IF_ERROR(CheckOptions(paths, options));
+Status Run(const Inputs& inputs, const std::string& path, const std::string& output,
+           const MergeOptions& options, const MakeTensor& make, std::span<const std::string> files,
+           MergeReport& report) {
   Cancellation cancellation{options.cancelled};
-  DSCKPT_ASSIGN_OR_RETURN(const Inputs inputs, OpenInputs(paths, options.ignore_header));
   const Checkpoint& checkpoint = inputs.checkpoint;
   DSCKPT_RETURN_IF_ERROR(CheckOutput(output, options, inputs.files));
+  DSCKPT_RETURN_IF_ERROR(CheckOutput(output, options, {files.begin(), files.end()}));
   if (options.verify) DSCKPT_RETURN_IF_ERROR(CheckVerifiable(checkpoint));
   DSCKPT_ASSIGN_OR_RETURN(Metadata metadata,
-                          MergeMetadata(checkpoint, paths[0], inputs.index_members,
+                          MergeMetadata(checkpoint, path, inputs.index_members,
                                         options.verify && !options.ignore_header));
   DSCKPT_ASSIGN_OR_RETURN(Choice choice, MakeChoice(checkpoint, options.selection));
   DSCKPT_ASSIGN_OR_RETURN(choice.step, StepOfPlain(checkpoint, metadata.members()));
@@ -125,7 +126,7 @@ Status Run(std::span<const std::string> paths, const std::string& output,
   }
   DSCKPT_RETURN_IF_ERROR(metadata.Change(options.attributes,
                                          options.container == Container::kSafetensors, checkpoint));
-  MergeInput input{checkpoint, plan, tree, metadata, options, cancellation};
+  MergeInput input{checkpoint, plan, tree, metadata, options, make, cancellation};
   DSCKPT_ASSIGN_OR_RETURN(report, ReportOf(inputs, input));
   if (options.strict) DSCKPT_RETURN_IF_ERROR(CheckStrict(checkpoint, report));
   if (options.dry_run) return cancellation.Check();
@@ -135,13 +136,29 @@ Status Run(std::span<const std::string> paths, const std::string& output,
 }
 
 }  // namespace
+
+Result<MergeReport> MergeInputs(const Inputs& inputs, const std::string& path,
+                                const std::string& output, const MergeOptions& options,
+                                const MakeTensor& make, std::span<const std::string> files) {
+  MergeReport report;
+  DSCKPT_RETURN_IF_ERROR(
+      Guarded([&] { return Run(inputs, path, output, options, make, files, report); }));
+  return report;
+}
+
 }  // namespace merge
 
 Result<MergeReport> Merge(std::span<const std::string> inputs, const std::string& output,
                           const MergeOptions& options) {
-  MergeReport report;
-  DSCKPT_RETURN_IF_ERROR(Guarded([&] { return merge::Run(inputs, output, options, report); }));
-  return report;
+  std::optional<merge::Inputs> opened;
+  DSCKPT_RETURN_IF_ERROR(merge::CheckOptions(inputs, options));
+  const auto open = [&]() -> Status {
+    DSCKPT_ASSIGN_OR_RETURN(opened, merge::OpenInputs(inputs, options.ignore_header));
+    return {};
+  };
+  const Status status = Guarded(open);
+  if (!status.ok()) return status;
+  return merge::MergeInputs(*opened, inputs[0], output, options, nullptr, {});
 }
 
 }  // namespace dsckpt

@@ -57,8 +57,16 @@ void MergeProvider::DescribeTensor(Description& description, const Key& key, uin
     return checkpoint_.ReadBytes(owner, offset, out, input_.options.verify);
   };
   source.read = read;
-  if (source.dtype != info.dtype.code) {
-    if (tag.find(':') != std::string_view::npos) tag = {};  // Its parameter is of the old dtype.
+  if (source.dtype != info.dtype.code && tag.find(':') != std::string_view::npos) {
+    tag = {};  // Its parameter is of the old dtype.
+  }
+  if (input_.make) {
+    source.read = [this, owner, dtype = source.dtype](uint64_t offset,
+                                                      std::span<std::byte> out) -> Status {
+      DSCKPT_RETURN_IF_ERROR(input_.cancellation.Noted());
+      return input_.make(owner, dtype, offset, out);
+    };
+  } else if (source.dtype != info.dtype.code) {
     source.read = [this, read, from = info.dtype.code, to = source.dtype](
                       uint64_t offset, std::span<std::byte> out) -> Status {
       DSCKPT_ASSIGN_OR_RETURN(const uint64_t overflows, ReadCast(from, to, offset, out, read));

@@ -12,6 +12,7 @@
 #include "dsckpt/merge.h"
 #include "dsckpt/provider.h"
 #include "merge/cancellation.h"
+#include "merge/made.h"
 #include "merge/metadata.h"
 #include "merge/plan.h"
 #include "merge/tree.h"
@@ -25,6 +26,7 @@ struct MergeInput {
   const MergedTree& tree;
   const Metadata& metadata;  ///< goes into every file
   const MergeOptions& options;
+  const MakeTensor& make;  ///< null: elements are those of the checkpoint
   Cancellation& cancellation;
   std::atomic<uint64_t> overflows = 0;  ///< elements that a cast made infinite
 };

@@ -276,9 +276,62 @@ bool ComparePairs(const std::byte* a, const std::byte* b, PairBlock& block, doub
   return true;
 }
 
+/// Whether all elements of a block are finite.
+template <class Type>
+HWY_INLINE bool IsFinite(const std::byte* block) {
+  using Unsigned = hn::ScalableTag<typename Type::Bits>;
+  using Signed = hn::RebindToSigned<Unsigned>;
+  using Int = hwy::MakeSigned<typename Type::Bits>;
+  constexpr size_t kVectorBytes = hn::MaxLanes(Unsigned()) * sizeof(typename Type::Bits);
+  const auto no_sign = hn::Set(Signed(), hwy::LimitsMax<Int>());
+  auto greatest = hn::Zero(Signed());
+  for (size_t at = 0; at < kBlockElements * sizeof(typename Type::Bits); at += kVectorBytes) {
+    const auto bits = hn::LoadU(Signed(), PairAt<Int>(block + at));
+    greatest = hn::Max(greatest, hn::And(bits, no_sign));
+  }
+  const auto exponent = hn::Set(Signed(), static_cast<Int>(Type::kExponent));
+  return hn::AllTrue(Signed(), hn::Lt(greatest, exponent));
+}
+
+template <class Type>
+bool SumTurns(const std::byte* a, const std::byte* b, const std::byte* c, TurnSums& sums) {
+  if (!IsFinite<Type>(a) || !IsFinite<Type>(b) || !IsFinite<Type>(c)) return false;
+  constexpr size_t kGroupBytes = kLanes * sizeof(typename Type::Bits);
+  alignas(64) double dots[kLanes], laters[kLanes], earliers[kLanes];
+  for (size_t first = 0; first < kPairVectors; first += kPassVectors) {
+    PairDouble dot[kPassVectors], later[kPassVectors], earlier[kPassVectors];
+    for (size_t i = 0; i < kPassVectors; ++i) {
+      dot[i] = later[i] = earlier[i] = hn::Zero(PairDoubles());
+    }
+    for (size_t at = 0; at < kBlockElements * sizeof(typename Type::Bits); at += kGroupBytes) {
+      for (size_t i = 0; i < kPassVectors; ++i) {
+        const auto y = Type::Load(b + at, first + i);
+        const auto d = hn::Sub(y, Type::Load(a + at, first + i));
+        const auto e = hn::Sub(Type::Load(c + at, first + i), y);
+        dot[i] = hn::Add(dot[i], hn::Mul(d, e));
+        later[i] = hn::Add(later[i], hn::Mul(e, e));
+        earlier[i] = hn::Add(earlier[i], hn::Mul(d, d));
+      }
+    }
+    for (size_t i = 0; i < kPassVectors; ++i) {
+      const size_t place = (first + i) * kPairWidth;
+      hn::Store(dot[i], PairDoubles(), dots + place);
+      hn::Store(later[i], PairDoubles(), laters + place);
+      hn::Store(earlier[i], PairDoubles(), earliers + place);
+    }
+  }
+  sums = {JoinPlaced<Type>(dots), JoinPlaced<Type>(laters), JoinPlaced<Type>(earliers)};
+  return true;
+}
+
+template <class Type>
+StateKernels KernelsFor() {
+  return {ComparePairs<Type>, SumTurns<Type>};
+}
+
 PairKernels AllPairs() {
-  return {hwy::TargetName(HWY_TARGET), ComparePairs<PairF16>, ComparePairs<PairBF16>,
-          ComparePairs<PairF32>, ComparePairs<PairF64>};
+  return {hwy::TargetName(HWY_TARGET), KernelsFor<PairF16>(), KernelsFor<PairBF16>(),
+          KernelsFor<PairF32>(), KernelsFor<PairF64>()};
 }
 
 }  // namespace dsckpt::numerics::HWY_NAMESPACE
@@ -299,6 +352,21 @@ std::span<const PairKernels> UsablePairKernels() {
     return made;
   }();
   return list.all();
+}
+
+StateKernels KernelsOf(DType dtype, const PairKernels& kernels) {
+  switch (dtype) {
+    case DType::kF16:
+      return kernels.f16;
+    case DType::kBF16:
+      return kernels.bf16;
+    case DType::kF32:
+      return kernels.f32;
+    case DType::kF64:
+      return kernels.f64;
+    default:
+      return {};
+  }
 }
 
 }  // namespace dsckpt::numerics

@@ -1,11 +1,13 @@
 #ifndef DSCKPT_NUMERICS_PAIR_KERNELS_H_
 #define DSCKPT_NUMERICS_PAIR_KERNELS_H_
 
-// What tells two blocks of elements apart, for each instruction set that may be there.
+// What tells two or three blocks of elements apart, for each instruction set that may be there.
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+
+#include "dsckpt/dtype.h"
 
 namespace dsckpt::numerics {
 
@@ -30,11 +32,32 @@ struct PairBlock {
 using PairKernel = bool (*)(const std::byte* a, const std::byte* b, PairBlock& block,
                             double& max_rel);
 
+/// Sums over elements a, b and c of three states that follow each other.
+struct TurnSums {
+  double dot = 0;      ///< of (b - a)(c - b)
+  double later = 0;    ///< of (c - b)^2
+  double earlier = 0;  ///< of (b - a)^2
+};
+
+/// Takes kBlockElements of each state. Returns false when an element is not finite; `sums` are then
+/// of no meaning.
+using TurnKernel = bool (*)(const std::byte* a, const std::byte* b, const std::byte* c,
+                            TurnSums& sums);
+
+/// The kernels of one element type.
+struct StateKernels {
+  PairKernel pairs = nullptr;
+  TurnKernel turns = nullptr;
+};
+
 /// The kernels of one instruction set. All give the same bits.
 struct PairKernels {
   const char* target;
-  PairKernel f16, bf16, f32, f64;
+  StateKernels f16, bf16, f32, f64;
 };
+
+/// Those of an element type; none for one that has to be widened to doubles first.
+StateKernels KernelsOf(DType dtype, const PairKernels& kernels);
 
 /// Those that run on this machine, the fastest first; never none.
 std::span<const PairKernels> UsablePairKernels();

@@ -100,29 +100,14 @@ bool IsClose(const FinitePair& pair, const Tolerance& tolerance) {
   return pair.difference <= tolerance.absolute + tolerance.relative * pair.size;
 }
 
-PairKernel FindPairKernel(DType dtype, const PairKernels& kernels) {
-  switch (dtype) {
-    case DType::kF16:
-      return kernels.f16;
-    case DType::kBF16:
-      return kernels.bf16;
-    case DType::kF32:
-      return kernels.f32;
-    case DType::kF64:
-      return kernels.f64;
-    default:
-      return nullptr;
-  }
-}
-
 /// Compares a chunk block by block.
 class Comparison {
  public:
   Comparison(DType dtype, const std::optional<Tolerance>& tolerance, const PairKernels& kernels)
       : dtype_(dtype),
         tolerance_(tolerance),
-        kernel_(FindPairKernel(dtype, kernels)),
-        widened_kernel_(kernels.f64) {}
+        kernel_(KernelsOf(dtype, kernels).pairs),
+        widened_kernel_(kernels.f64.pairs) {}
 
   void AddBlock(const std::byte* a, const std::byte* b, size_t count) {
     PairBlock found;

@@ -29,78 +29,74 @@ struct Parts {
 
 /// Numbers of a block at most.
 constexpr size_t kMostNumbers = 2 * kBlockElements;
-using Numbers = double[kMostNumbers];
-
-bool AllFinite(const double* values, size_t count) {
-  // What is not finite makes the sum NaN: an infinity less itself is.
-  double lanes[kLanes] = {};
-  size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (size_t k = 0; k < kLanes; ++k) lanes[k] += values[i + k] - values[i + k];
-  }
-  for (; i < count; ++i) lanes[0] += values[i] - values[i];
-  return JoinLanes(lanes) == 0;
-}
 
 /// Number i is part of element i / each, which has a lane.
 double Dot(const double* x, const double* y, size_t count, size_t each) {
   double lanes[kLanes] = {};
-  size_t i = 0;
-  if (each == 1) {
-    for (; i + kLanes <= count; i += kLanes) {
-      for (size_t k = 0; k < kLanes; ++k) lanes[k] += x[i + k] * y[i + k];
-    }
-  }
-  for (; i < count; ++i) lanes[i / each % kLanes] += x[i] * y[i];
+  for (size_t i = 0; i < count; ++i) lanes[i / each % kLanes] += x[i] * y[i];
   return JoinLanes(lanes);
 }
 
-/// One block of three states, as updates. What is not finite everywhere does not move.
+const std::byte* BytesOf(const double* values) {
+  return reinterpret_cast<const std::byte*>(values);
+}
+
+/// One block of three states, as numbers.
 class TurnBlock {
  public:
-  TurnSums Sum(const Parts& parts, const std::byte* a, const std::byte* b, const std::byte* c,
-               size_t elements) {
-    const size_t count = elements * parts.each;
-    parts.widen(a, count, a_);
-    parts.widen(b, count, b_);
-    parts.widen(c, count, c_);
-    if (!AllFinite(a_, count) || !AllFinite(b_, count) || !AllFinite(c_, count)) {
-      for (size_t i = 0; i < count; i += parts.each) HoldUnlessFinite(i, parts.each);
-    }
-    for (size_t i = 0; i < count; ++i) {
-      c_[i] -= b_[i];
-      b_[i] -= a_[i];
-    }
-    return {Dot(b_, c_, count, parts.each), Dot(c_, c_, count, parts.each),
-            Dot(b_, b_, count, parts.each)};
+  TurnBlock(DType dtype, const PairKernels& kernels)
+      : parts_(dtype), stored_(KernelsOf(dtype, kernels).turns), widened_(kernels.f64.turns) {}
+
+  size_t element_bytes() const { return parts_.each * parts_.bytes; }
+
+  TurnSums Sum(const std::byte* a, const std::byte* b, const std::byte* c, size_t elements) {
+    const bool whole = elements == kBlockElements;
+    TurnSums sums;
+    if (whole && stored_ != nullptr && stored_(a, b, c, sums)) return sums;
+    const size_t count = elements * parts_.each;
+    parts_.widen(a, count, a_);
+    parts_.widen(b, count, b_);
+    parts_.widen(c, count, c_);
+    const bool kernel = whole && stored_ == nullptr && parts_.each == 1;
+    if (kernel && widened_(BytesOf(a_), BytesOf(b_), BytesOf(c_), sums)) return sums;
+    return SumNumbers(count);
   }
 
  private:
-  void HoldUnlessFinite(size_t first, size_t each) {
-    bool finite = true;
-    for (size_t i = first; i < first + each; ++i) {
-      finite = finite && std::isfinite(a_[i]) && std::isfinite(b_[i]) && std::isfinite(c_[i]);
+  /// What is not finite in all three states does not move.
+  TurnSums SumNumbers(size_t count) {
+    for (size_t first = 0; first < count; first += parts_.each) {
+      bool finite = true;
+      for (size_t i = first; i < first + parts_.each; ++i) {
+        finite = finite && std::isfinite(a_[i]) && std::isfinite(b_[i]) && std::isfinite(c_[i]);
+      }
+      for (size_t i = first; i < first + parts_.each; ++i) {
+        c_[i] = finite ? c_[i] - b_[i] : 0;
+        b_[i] = finite ? b_[i] - a_[i] : 0;
+      }
     }
-    for (size_t i = first; i < first + each && !finite; ++i) a_[i] = b_[i] = c_[i] = 0;
+    return {Dot(b_, c_, count, parts_.each), Dot(c_, c_, count, parts_.each),
+            Dot(b_, b_, count, parts_.each)};
   }
 
-  Numbers a_, b_, c_;
+  const Parts parts_;
+  const TurnKernel stored_, widened_;
+  double a_[kMostNumbers], b_[kMostNumbers], c_[kMostNumbers];
 };
 
 }  // namespace
 
 TurnSums SumTurns(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b,
-                  std::span<const std::byte> c) {
+                  std::span<const std::byte> c, const PairKernels& kernels) {
   const UsualArithmetic usual;
-  const Parts parts(dtype);
-  const size_t element_bytes = parts.each * parts.bytes;
-  const size_t block_bytes = kBlockElements * element_bytes;
-  const auto block = std::make_unique<TurnBlock>();  // Too large for some stacks.
+  // Too large for some stacks.
+  const auto block = std::make_unique<TurnBlock>(dtype, kernels);
+  const size_t block_bytes = kBlockElements * block->element_bytes();
   PairwiseTree<TurnSums> blocks;
   for (size_t at = 0; at < a.size(); at += block_bytes) {
     const size_t bytes = std::min(block_bytes, a.size() - at);
     blocks.Push(
-        block->Sum(parts, a.data() + at, b.data() + at, c.data() + at, bytes / element_bytes));
+        block->Sum(a.data() + at, b.data() + at, c.data() + at, bytes / block->element_bytes()));
   }
   return blocks.Root();
 }

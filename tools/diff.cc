@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "dsckpt/analysis.h"
 #include "merge/select/rename.h"
 #include "tools/commands.h"
+#include "tools/diff_elements.h"
 #include "tools/items.h"
 #include "tools/operand.h"
 #include "tools/rows.h"
@@ -44,6 +46,7 @@ struct DiffCommand {
   std::vector<std::string> fail_on;
   RowOptions rows;
   int threads = 0;
+  uint32_t show = 0;
   bool summary = false, all = false, quiet = false, whole = false, no_verify = false;
 
   bool tolerant() const { return !relative.empty() || !absolute.empty(); }
@@ -88,6 +91,7 @@ Result<DiffOptions> ToDiffOptions(DiffCommand& command) {
   options.ulp = command.ulp;
   options.nan_equal = command.nan == "equal";
   options.whole = command.whole;
+  options.show = command.show;
   options.reading.threads = command.threads;
   options.reading.verify = !command.no_verify;
   options.name_a = Renamer(command, command.rules.strip_a, true);
@@ -109,10 +113,14 @@ std::string Criterion(const DiffOptions& options) {
 
 Rows ToRows(const Checkpoint& a, const Checkpoint& b, const DiffReport& report,
             const DiffCommand& command) {
+  using enum CellType;
   Rows rows(
-      {"state", "name",    "name_a",   "name_b", "dtype_a", "dtype_b",   "shape_a", "shape_b",
-       "n",     "changed", "changed%", "beyond", "max_abs", "max_index", "max_rel", "diff_norm",
-       "ratio", "angle",   "ulp_max",  "nan_a",  "nan_b",   "compared"},
+      {{"state", kText},     {"name", kText},        {"name_a", kText},     {"name_b", kText},
+       {"dtype_a", kText},   {"dtype_b", kText},     {"shape_a", kShape},   {"shape_b", kShape},
+       {"n", kUint64},       {"changed", kUint64},   {"changed%", kDouble}, {"beyond", kUint64},
+       {"max_abs", kDouble}, {"max_index", kUint64}, {"max_rel", kDouble},  {"diff_norm", kDouble},
+       {"ratio", kDouble},   {"angle", kDouble},     {"ulp_max", kUint64},  {"nan_a", kUint64},
+       {"nan_b", kUint64},   {"compared", kUint64}},
       {"state", "name", "max_abs", "max_rel", "diff_norm", "ratio", "angle", "changed%", "ulp_max",
        "nan_a", "nan_b"});
   using Info = std::optional<LogicalTensorInfo>;
@@ -159,6 +167,24 @@ Rows ToRows(const Checkpoint& a, const Checkpoint& b, const DiffReport& report,
     rows.Add(std::move(row));
   }
   return rows;
+}
+
+/// Of the tensors in `rows`, in their order.
+std::vector<ShownElements> ElementsOf(const Rows& rows, const Checkpoint& b,
+                                      const DiffReport& report) {
+  std::map<std::string_view, const TensorDiff*> by_name;
+  for (const TensorDiff& diff : report.tensors) {
+    if (!diff.elements.empty()) by_name[diff.name_b] = &diff;
+  }
+  std::vector<ShownElements> shown;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto* name_b = std::get_if<std::string>(&rows.row(i)[3]);
+    const auto found = by_name.find(name_b != nullptr ? *name_b : std::string());
+    if (found == by_name.end()) continue;
+    const auto shape = b.tensor(found->second->tensor_b).shape;
+    shown.push_back({*name_b, {shape.begin(), shape.end()}, found->second->elements});
+  }
+  return shown;
 }
 
 uint64_t CountOf(const DiffReport& report, DiffState state) {
@@ -219,11 +245,14 @@ Status Print(Console& console, const DiffCommand& command, const Checkpoint& a, 
       "  \"counts\": {}",
       JsonQuoted(command.a), JsonQuoted(command.b), JsonQuoted(Criterion(options)),
       CountsJson(report));
-  const std::string tail = Format("\"read_bytes\": {}", report.read_bytes);
+  const std::vector<ShownElements> elements = ElementsOf(rows, b, report);
+  std::string tail = Format("\"read_bytes\": {}", report.read_bytes);
+  if (command.show > 0) tail = ElementsJson(elements) + ",\n  " + tail;
   const bool table = Rows::IsTable(console, command.rows);
   if (!table || !command.summary) {
     DSCKPT_RETURN_IF_ERROR(rows.Write(console, command.rows, head, tail));
   }
+  if (table && !command.summary) PrintElements(console, elements);
   if (table) {
     console.Print("{}; {} read\ncriterion: {}\n", CountsText(report), HumanBytes(report.read_bytes),
                   Criterion(options));
@@ -282,6 +311,9 @@ void AddReport(CommandLine& line, DiffCommand& command) {
   line.AddFlag("-q,--quiet", command.quiet, "Only the exit code");
   line.AddFlag("--whole", command.whole,
                "Read equal chunks too: for ratio, angle and NaN where few chunks differ");
+  line.Add("--show", command.show,
+           "Name the elements of each tensor that differ most, at most so many; in tables and JSON")
+      .Placeholder("K");
   line.Add("--fail-on", command.fail_on, "States that make the exit code 1; repeatable")
       .OneOf({"equal", "close", "changed", "added", "removed", "reshaped", "retyped", "moved"})
       .Repeatable()
@@ -312,6 +344,7 @@ Command AddDiff(Program& program) {
       "  dsckpt diff run/step-0000001000 run/step-0000002000\n"
       "  dsckpt diff a.safetensors b.dsckpt --rtol 1e-5 --atol 1e-8 && echo close\n"
       "  dsckpt diff a b --strip-prefix-a module. --sort ratio:desc --limit 10\n"
+      "  dsckpt diff a b --show 5 --filter '*.norm.*'\n"
       "  dsckpt diff a b --json | jq '.rows[] | select(.nan_b > 0)'\n"
       "\n"
       "What is not equal, then counts, then the criterion. States: equal; close (equal by --rtol,\n"
@@ -323,7 +356,10 @@ Command AddDiff(Program& program) {
       "max_rel is |b - a| / max(|a|, |b|), ratio |b - a| / |a| of the whole tensor, angle 1 - cos\n"
       "of the angle between both, changed% the share of elements with other bits, ulp_max the\n"
       "most steps between two numbers of the dtype. NaN and infinities have no part in norms.\n"
-      "--json, schema dsckpt.diff/1: a, b, criterion, counts, rows with all columns, read_bytes.\n"
+      "--show names elements with other bits by |b - a|, the greatest first, and of equal ones\n"
+      "the lowest index; a NaN or an infinity on one side counts as the greatest.\n"
+      "--json, schema dsckpt.diff/1: a, b, criterion, counts, rows with all columns, elements\n"
+      "(with --show: name, index, a, b, distance, ulp), read_bytes.\n"
       "Exit code: 0 equal or close; 1 different, or a file is bad; 2 could not compare.");
   return {line, [command](Console& console) { return RunDiff(console, *command); }};
 }

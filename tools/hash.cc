@@ -26,7 +26,7 @@ namespace {
 struct Options {
   std::vector<std::string> paths;
   NameFilter names;
-  bool tree = false;
+  bool tree = false, duplicates = false;
   std::string check;  // file; empty: print
 };
 
@@ -133,6 +133,79 @@ void WriteDigests(JsonWriter& json, const std::string& path, const Digests& dige
   }
   json.End();
   json.End();
+}
+
+/// Something with a digest: a tensor, or without a name a whole path.
+struct Hashed {
+  std::string path;
+  std::optional<std::string> name;
+};
+/// By digest, what has it; of those that are there once, nothing.
+using Duplicates = std::map<std::string, std::vector<Hashed>>;
+
+Duplicates FindDuplicates(const Options& options, const std::vector<Digests>& all) {
+  Duplicates found;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const std::string& path = options.paths[i];
+    if (options.tree) found[TreeText(all[i])].push_back({path, std::nullopt});
+    for (const NamedDigest& each : all[i]) {
+      if (!options.tree) found[HexDigest(each.digest)].push_back({path, each.name});
+    }
+  }
+  std::erase_if(found, [](const auto& each) { return each.second.size() < 2; });
+  return found;
+}
+
+void PrintDuplicates(Console& console, const Duplicates& duplicates) {
+  bool first = true;
+  for (const auto& [digest, holders] : duplicates) {
+    if (!std::exchange(first, false)) console.Print("\n");
+    for (const Hashed& each : holders) {
+      console.Print("{}  {}{}{}\n", digest, TerminalName(each.path), each.name ? "#" : "",
+                    each.name ? TerminalName(*each.name) : "");
+    }
+  }
+}
+
+void WriteDuplicates(JsonWriter& json, const Duplicates& duplicates) {
+  json.BeginObject(JsonWriter::Layout::kLines);
+  json.Key("schema").String("dsckpt.hash-duplicates/1");
+  json.Key("duplicates").BeginArray(JsonWriter::Layout::kLines);
+  for (const auto& [digest, holders] : duplicates) {
+    json.BeginObject();
+    json.Key("digest").String(digest);
+    json.Key("holders").BeginArray();
+    for (const Hashed& each : holders) {
+      json.BeginObject();
+      json.Key("path").String(each.path);
+      json.Key("name");
+      each.name ? json.String(*each.name) : json.Null();
+      json.End();
+    }
+    json.End();
+    json.End();
+  }
+  json.End();
+  json.End();
+}
+
+int PrintOnlyDuplicates(Console& console, const Options& options) {
+  std::vector<Digests> all;
+  for (const std::string& path : options.paths) {
+    auto digests = HashOperand(console, path, options.names);
+    if (!digests.ok()) return console.Fail(digests.status());
+    all.push_back(std::move(digests).value());
+  }
+  const Duplicates duplicates = FindDuplicates(options, all);
+  if (console.json()) {
+    JsonWriter json(console);
+    WriteDuplicates(json, duplicates);
+  } else {
+    PrintDuplicates(console, duplicates);
+  }
+  if (!duplicates.empty()) return kExitOk;
+  console.Note(options.tree ? "no two paths hold the same" : "no two tensors are the same");
+  return kExitNo;
 }
 
 int Print(Console& console, const Options& options) {
@@ -283,14 +356,18 @@ Command AddHash(Program& program) {
                 "Not those that match; repeatable");
   const Argument tree =
       line.AddFlag("--tree", options->tree, "One digest a path, of all its names and digests");
+  const Argument duplicates = line.AddFlag("--duplicates", options->duplicates,
+                                           "Only what is there twice: tensors, or paths by --tree");
   line.Add("--check", options->check, "Compare with an earlier listing, as sha256sum does")
       .Excludes(paths)
       .Excludes(tree)
+      .Excludes(duplicates)
       .Placeholder("FILE");
   line.Footer(
       "Examples:\n"
       "  dsckpt hash model.safetensors model.dsckpt\n"
       "  dsckpt hash --tree run/step-*\n"
+      "  dsckpt hash --duplicates run/step-*\n"
       "  dsckpt hash run/step-0000001200 > digests && dsckpt hash --check digests\n"
       "\n"
       "DIGEST  PATH#NAME, by name. A digest is equal for equal content, dtype and shape,\n"
@@ -299,12 +376,17 @@ Command AddHash(Program& program) {
       "whole. Objects and plain values of a state have no part in it. Of a run its\n"
       "latest checkpoint is taken. --check of a listing that was made with --filter or\n"
       "--exclude takes the same options again; lines of other names are not looked at.\n"
-      "Exit code: 0 done, or all equal; 1 some differ or are missing, a file is bad, or\n"
-      "patterns take nothing; 2 could not do it.");
+      "--duplicates has a paragraph for each digest; --json then is dsckpt.hash-duplicates/1:\n"
+      "duplicates, each with digest and holders (path, name).\n"
+      "Exit code: 0 done, or all equal; 1 some differ or are missing, a file is bad,\n"
+      "patterns take nothing, or there are no duplicates; 2 could not do it.");
   return {
       line, [options](Console& console) {
         if (!options->check.empty()) return Check(console, *options);
-        if (!options->paths.empty()) return Print(console, *options);
+        if (!options->paths.empty()) {
+          return options->duplicates ? PrintOnlyDuplicates(console, *options)
+                                     : Print(console, *options);
+        }
         return console.Fail(Status(StatusCode::kInvalidArgument,
                                    "hash: give paths, or --check FILE (see dsckpt hash --help)"));
       }};

@@ -1,16 +1,25 @@
 // dsckpt ls: the checkpoints of a run.
 
 #include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dsckpt/checkpoint.h"
+#include "dsckpt/file.h"
+#include "dsckpt/run_layout.h"
+#include "merge/inputs.h"
 #include "merge/paths.h"
+#include "merge/run_members.h"
 #include "tools/commands.h"
 #include "tools/inspect/inspect.h"
+#include "tools/items.h"
 #include "tools/operand.h"
 #include "tools/terminal/format.h"
 #include "tools/terminal/json.h"
@@ -20,6 +29,57 @@
 
 namespace dsckpt::tools {
 namespace {
+
+/// A run as dsckpt's own saves make it, and what other programs have put there.
+struct Listing {
+  RunDirectory run;
+  std::vector<RunEntry> checkpoints;
+  std::vector<std::pair<std::string, std::string>> ignored;
+};
+
+std::optional<RunEntry> EntryOf(const merge::RunMember& member) {
+  const auto inputs = merge::OpenOperand(member.operand, merge::kAtOnce);
+  if (!inputs.ok() || !merge::CheckStands(inputs->checkpoint).ok()) return std::nullopt;
+  const merge::MemberStep step = merge::StepOf(inputs->checkpoint, member.operand);
+  RunEntry entry;
+  entry.name = member.name;
+  entry.step = step.step;
+  entry.step_source = step.source;
+  entry.shards = inputs->checkpoint.shard_count();
+  for (uint32_t i = 0; i < entry.shards; ++i) entry.bytes += inputs->checkpoint.shard(i).file_bytes;
+  return entry;
+}
+
+/// Those of other programs have no place in the order of saves: steps tell it.
+void AddForeign(Listing& listing) {
+  const auto members = merge::ListMembers(listing.run.path());
+  if (!members.ok()) return;
+  const size_t own = listing.checkpoints.size();
+  for (const merge::RunMember& member : members->members) {
+    const auto ignored = std::ranges::find(listing.ignored, member.name,
+                                           &std::pair<std::string, std::string>::first);
+    if (ignored == listing.ignored.end()) continue;
+    auto entry = EntryOf(member);
+    if (!entry) continue;
+    listing.ignored.erase(ignored);
+    listing.checkpoints.push_back(*std::move(entry));
+  }
+  if (listing.checkpoints.size() == own) return;
+  std::ranges::stable_sort(listing.checkpoints, {}, [](const RunEntry& entry) {
+    return std::pair(!entry.step, entry.step.value_or(0));
+  });
+}
+
+Result<Listing> OpenListing(const std::string& path) {
+  DSCKPT_ASSIGN_OR_RETURN(RunDirectory run, RunDirectory::Open(path));
+  Listing listing{std::move(run), {}, {}};
+  const std::span<const RunEntry> own = listing.run.checkpoints();
+  listing.checkpoints.assign(own.begin(), own.end());
+  const auto& ignored = listing.run.ignored_entries();
+  listing.ignored.assign(ignored.begin(), ignored.end());
+  AddForeign(listing);
+  return listing;
+}
 
 /// An attribute, or a value at the root of the state tree. Nothing: the checkpoint has neither.
 std::optional<Value> Find(const File& file, const std::string& name) {
@@ -53,6 +113,35 @@ std::vector<std::optional<Value>> Attributes(const RunDirectory& run, const RunE
   return values;
 }
 
+/// As dsckpt hash --tree says, from the indexes alone. Nothing where a tensor has no digest there.
+std::optional<Hash128> DigestOf(const RunDirectory& run, const RunEntry& entry) {
+  const auto checkpoint = Checkpoint::Open(run.path() + "/" + entry.name, merge::kAtOnce);
+  if (!checkpoint.ok()) return std::nullopt;
+  std::vector<NamedDigest> digests;
+  for (uint32_t i = 0; i < checkpoint->tensor_count(); ++i) {
+    const auto digest = checkpoint->Digest(i);
+    if (!digest.ok() || !*digest) return std::nullopt;
+    digests.push_back({std::string(checkpoint->tensor(i).name), **digest});
+  }
+  return TreeDigest(std::move(digests));
+}
+
+/// UTC, to the second: that of the file whose appearance completes a checkpoint.
+std::optional<std::string> TimeOf(const RunDirectory& run, const RunEntry& entry) {
+  const std::filesystem::path path = run.path() + "/" + entry.name;
+  std::error_code error;
+  const std::filesystem::path manifest = path / std::string(kManifestName);
+  const bool directory = std::filesystem::exists(manifest, error);
+  const auto written = std::filesystem::last_write_time(directory ? manifest : path, error);
+  if (error) return std::nullopt;
+  const auto since = std::chrono::file_clock::to_sys(written).time_since_epoch();
+  const std::time_t seconds = std::chrono::floor<std::chrono::seconds>(since).count();
+  std::tm parts{};
+  char text[32];
+  if (gmtime_r(&seconds, &parts) == nullptr) return std::nullopt;
+  return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts));
+}
+
 void EntryJson(JsonWriter& json, const RunDirectory& run, const RunEntry& entry,
                const ListOptions& options) {
   json.BeginObject();
@@ -67,6 +156,16 @@ void EntryJson(JsonWriter& json, const RunDirectory& run, const RunEntry& entry,
   json.Key("abandoned").Bool(entry.abandoned);
   json.Key("shards").Uint(entry.shards);
   json.Key("bytes").Uint(entry.bytes);
+  if (options.digest) {
+    const auto digest = DigestOf(run, entry);
+    json.Key("tree_digest");
+    digest ? json.String(HexDigest(*digest)) : json.Null();
+  }
+  if (options.time) {
+    const auto time = TimeOf(run, entry);
+    json.Key("time");
+    time ? json.String(*time) : json.Null();
+  }
   if (!options.attributes.empty()) {
     const auto values = Attributes(run, entry, options);
     json.Key("attributes").BeginObject();
@@ -80,15 +179,16 @@ void EntryJson(JsonWriter& json, const RunDirectory& run, const RunEntry& entry,
 }
 
 /// The newest ones.
-std::span<const RunEntry> Shown(Console& console, const RunDirectory& run,
+std::span<const RunEntry> Shown(Console& console, const Listing& listing,
                                 const ListOptions& options) {
   const bool terminal = console.out_is_terminal() && !console.json();
   const uint64_t limit = options.limit.value_or(terminal ? kTerminalRows : 0);
-  const std::span<const RunEntry> all = run.checkpoints();
+  const std::span<const RunEntry> all = listing.checkpoints;
   return limit == 0 || limit >= all.size() ? all : all.last(limit);
 }
 
-void ListJson(Console& console, const RunDirectory& run, const ListOptions& options) {
+void ListJson(Console& console, const Listing& listing, const ListOptions& options) {
+  const RunDirectory& run = listing.run;
   JsonWriter json(console);
   json.BeginObject(JsonWriter::Layout::kLines);
   json.Key("schema").String("dsckpt.run/1");
@@ -96,10 +196,11 @@ void ListJson(Console& console, const RunDirectory& run, const ListOptions& opti
   json.Key("latest");
   run.latest_name() ? json.String(*run.latest_name()) : json.Null();
   json.Key("checkpoints").BeginArray(JsonWriter::Layout::kLines);
-  for (const RunEntry& entry : Shown(console, run, options)) EntryJson(json, run, entry, options);
+  for (const RunEntry& entry : Shown(console, listing, options))
+    EntryJson(json, run, entry, options);
   json.End();
   json.Key("ignored_entries").BeginArray(JsonWriter::Layout::kLines);
-  for (const auto& [name, why] : run.ignored_entries()) {
+  for (const auto& [name, why] : listing.ignored) {
     json.BeginObject();
     json.Key("name").String(name);
     json.Key("why").Sentence(why);
@@ -109,9 +210,26 @@ void ListJson(Console& console, const RunDirectory& run, const ListOptions& opti
   json.End();
 }
 
-void PrintCheckpoints(Console& console, const RunDirectory& run, const ListOptions& options) {
+std::vector<std::string> RowOf(const RunDirectory& run, const RunEntry& entry,
+                               const ListOptions& options) {
+  std::vector<std::string> cells = {entry.step ? std::to_string(*entry.step) : "unknown",
+                                    TerminalName(entry.name), Grouped(entry.shards),
+                                    HumanBytes(entry.bytes)};
+  if (options.time) cells.push_back(TimeOf(run, entry).value_or("-"));
+  if (options.digest) {
+    const auto digest = DigestOf(run, entry);
+    cells.push_back(digest ? HexDigest(*digest).substr(0, 12) : "-");
+  }
+  for (const auto& value : Attributes(run, entry, options)) {
+    cells.push_back(value ? ValueText(*value) : "-");
+  }
+  cells.push_back(entry.name == run.latest_name() ? "latest" : entry.abandoned ? "abandoned" : "");
+  return cells;
+}
+
+void PrintCheckpoints(Console& console, const Listing& listing, const ListOptions& options) {
   using Align = Column::Align;
-  const auto shown = Shown(console, run, options);
+  const auto shown = Shown(console, listing, options);
   if (shown.empty()) return;
   std::vector<std::string> headings;
   for (const std::string& name : options.attributes) headings.push_back(TerminalName(name));
@@ -119,29 +237,24 @@ void PrintCheckpoints(Console& console, const RunDirectory& run, const ListOptio
                                  {"CHECKPOINT", Align::kLeft, true},
                                  {"SHARDS", Align::kRight},
                                  {"SIZE", Align::kRight}};
+  if (options.time) columns.push_back({"TIME"});
+  if (options.digest) columns.push_back({"DIGEST"});
   for (const std::string& heading : headings) columns.push_back({heading.c_str(), Align::kRight});
   columns.push_back({"STATE"});
   // A table asks for its rows several times.
-  std::vector<std::vector<std::optional<Value>>> values;
-  for (const RunEntry& entry : shown) values.push_back(Attributes(run, entry, options));
-  PrintTable(console, columns, shown.size(), [&](size_t row, std::vector<std::string>& cells) {
-    const RunEntry& entry = shown[row];
-    cells = {entry.step ? std::to_string(*entry.step) : "unknown", TerminalName(entry.name),
-             Grouped(entry.shards), HumanBytes(entry.bytes)};
-    for (const auto& value : values[row]) cells.push_back(value ? ValueText(*value) : "-");
-    cells.push_back(entry.name == run.latest_name() ? "latest"
-                    : entry.abandoned               ? "abandoned"
-                                                    : "");
-  });
-  if (const size_t earlier = run.checkpoints().size() - shown.size(); earlier != 0) {
+  std::vector<std::vector<std::string>> rows;
+  for (const RunEntry& entry : shown) rows.push_back(RowOf(listing.run, entry, options));
+  PrintTable(console, columns, shown.size(),
+             [&](size_t row, std::vector<std::string>& cells) { cells = rows[row]; });
+  if (const size_t earlier = listing.checkpoints.size() - shown.size(); earlier != 0) {
     console.Print("{}\n", console.Styled(Style::kDim, Format("... {} earlier (--limit 0 lists all)",
                                                              Grouped(earlier))));
   }
 }
 
-void ListText(Console& console, const RunDirectory& run, const ListOptions& options) {
-  PrintCheckpoints(console, run, options);
-  const auto& ignored = run.ignored_entries();
+void ListText(Console& console, const Listing& listing, const ListOptions& options) {
+  PrintCheckpoints(console, listing, options);
+  const auto& ignored = listing.ignored;
   const uint64_t limit = options.limit.value_or(console.out_is_terminal() ? kTerminalRows : 0);
   const size_t shown = limit == 0 ? ignored.size() : std::min<size_t>(limit, ignored.size());
   for (size_t i = 0; i < shown; ++i) {
@@ -151,29 +264,29 @@ void ListText(Console& console, const RunDirectory& run, const ListOptions& opti
   PrintMore(console, ignored.size() - shown);
 }
 
-bool LatestStands(const RunDirectory& run) {
-  for (const RunEntry& entry : run.checkpoints()) {
-    if (entry.name == run.latest_name()) return true;
-  }
-  return false;
+bool LatestStands(const Listing& listing) {
+  return std::ranges::any_of(listing.checkpoints, [&](const RunEntry& entry) {
+    return entry.name == listing.run.latest_name();
+  });
 }
 
 }  // namespace
 
 int ListRun(Console& console, const std::string& path, const ListOptions& options) {
-  const auto run = RunDirectory::Open(path);
-  if (!run.ok()) return console.Fail(run.status());
+  const auto listing = OpenListing(path);
+  if (!listing.ok()) return console.Fail(listing.status());
+  const RunDirectory& run = listing->run;
   if (console.json()) {
-    ListJson(console, *run, options);
+    ListJson(console, *listing, options);
   } else {
-    ListText(console, *run, options);
+    ListText(console, *listing, options);
   }
-  if (run->latest_name() && !LatestStands(*run)) {
+  if (run.latest_name() && !LatestStands(*listing)) {
     console.Note(Format("'latest' names {}, which is no complete checkpoint here",
-                        TerminalName(*run->latest_name())));
+                        TerminalName(*run.latest_name())));
   }
-  if (!run->checkpoints().empty()) return kExitOk;
-  if (const auto aside = run->Latest(merge::kAtOnce); aside.ok()) {
+  if (!listing->checkpoints.empty()) return kExitOk;
+  if (const auto aside = run.Latest(merge::kAtOnce); aside.ok()) {
     console.Note(
         Format("{} stands for it until the next save mends this: a replacement was stopped",
                TerminalName(aside->path())));
@@ -226,6 +339,9 @@ Command AddList(Program& program) {
            "Also this attribute, or this value of the state; repeatable")
       .Repeatable()
       .Placeholder("NAME");
+  line.AddFlag("--digest", command->options.digest,
+               "Also one digest of all tensors (dsckpt hash --tree), from the indexes");
+  line.AddFlag("--time", command->options.time, "Also when each was completed, in UTC");
   line.Add("--limit", command->options.limit, "The newest N; 0: all (on a terminal: 40)")
       .FromZero()
       .Placeholder("N");
@@ -233,18 +349,21 @@ Command AddList(Program& program) {
       "Examples:\n"
       "  dsckpt ls run\n"
       "  dsckpt ls run --attr loss --attr lr\n"
+      "  dsckpt ls run --digest --time\n"
       "  dsckpt ls run --json | jq -r '.checkpoints[-1].name'\n"
       "\n"
       "Complete checkpoints in the order in which they were saved, those whose step nobody\n"
-      "knows last; then what else lies there and why it does not count. STATE: the run goes on\n"
+      "knows last; among plain safetensors files and models, by steps; then what else lies there "
+      "and why it does not count. STATE: the run goes on\n"
       "from 'latest'; 'abandoned': saved before the run was set back to an earlier one.\n"
       "--attr looks among the attributes of the first shard, then at the root of its state\n"
-      "tree; '-' or null where there is neither.\n"
+      "tree; '-' or null where there is neither. Equal digests are equal tensors.\n"
       "--json, schema dsckpt.run/1: path; latest, a name or null; checkpoints, each with name,\n"
       "step and step_source (manifest, attribute, metadata or name; null where nobody knows\n"
       "it), serial (which save it was; 0: unknown), parent (the serial of the save that it went\n"
       "on from; 0: of none, or unknown), abandoned, shards and bytes, and with\n"
-      "--attr attributes; ignored_entries, each with name and why. Several runs give a\n"
+      "--digest tree_digest, --time time, --attr attributes; ignored_entries, each with name and "
+      "why. Several runs give a\n"
       "document a line.\n"
       "Exit code: 0 there are some; 1 there is none; 2 could not look.");
   return {line, [command](Console& console) { return ListAll(console, *command); }};

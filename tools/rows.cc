@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
-#include <fstream>
+#include <numeric>
+#include <span>
 #include <sstream>
 
+#include "tools/arrow_writer.h"
 #include "tools/items.h"
+#include "tools/output_file.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/json.h"
 #include "tools/terminal/table.h"
@@ -24,23 +26,10 @@ std::string ShortestDouble(double number) {
   return shortest;
 }
 
-bool IsMissing(const Cell& cell) {
-  if (const double* number = std::get_if<double>(&cell)) return !std::isfinite(*number);
-  return std::holds_alternative<std::monostate>(cell);
-}
-
 std::string ShapeJson(const std::vector<int64_t>& shape) {
   std::string text = "[";
   for (const int64_t size : shape) text += (text.size() > 1 ? "," : "") + std::to_string(size);
   return text + "]";
-}
-
-std::string JsonText(const Cell& cell) {
-  if (IsMissing(cell)) return "null";
-  if (const auto* text = std::get_if<std::string>(&cell)) return JsonQuoted(*text);
-  if (const auto* count = std::get_if<uint64_t>(&cell)) return std::to_string(*count);
-  if (const auto* number = std::get_if<double>(&cell)) return ShortestDouble(*number);
-  return ShapeJson(std::get<std::vector<int64_t>>(cell));
 }
 
 std::string CsvCell(const Cell& cell) {
@@ -53,6 +42,7 @@ std::string TableText(const Cell& cell) {
   if (IsMissing(cell)) return "";
   if (const auto* text = std::get_if<std::string>(&cell)) return TerminalName(*text);
   if (const auto* count = std::get_if<uint64_t>(&cell)) return Grouped(*count);
+  if (const auto* integer = std::get_if<int64_t>(&cell)) return std::to_string(*integer);
   if (const auto* number = std::get_if<double>(&cell)) return Format("{:.4g}", *number);
   return ShapeText(std::get<std::vector<int64_t>>(cell));
 }
@@ -73,11 +63,9 @@ Status WriteText(Console& console, const std::string& file, const std::string& t
     console.Write(text);
     return {};
   }
-  std::ofstream out(file, std::ios::binary);
-  out << text;
-  out.close();
-  if (out) return {};
-  return Status(StatusCode::kIoError, "cannot write " + file).WithPath(file);
+  DSCKPT_ASSIGN_OR_RETURN(const auto out, OutputFile::Create(file));
+  DSCKPT_RETURN_IF_ERROR(out->Write(std::as_bytes(std::span(text))));
+  return out->Publish();
 }
 
 }  // namespace
@@ -93,15 +81,15 @@ std::string CsvText(std::string_view text) {
 }
 
 std::string FormatOfName(std::string_view file) {
-  for (const char* const format : {"csv", "jsonl", "json"}) {
+  for (const char* const format : {"csv", "jsonl", "json", "arrow"}) {
     if (file.ends_with(std::string(".") + format)) return format;
   }
   return "table";
 }
 
 void AddFormatOption(CommandLine& line, std::string& format) {
-  line.Add("--format", format, "table (default), csv, jsonl or json")
-      .OneOf({"table", "csv", "jsonl", "json"})
+  line.Add("--format", format, "table (default), csv, jsonl, json or arrow")
+      .OneOf({"table", "csv", "jsonl", "json", "arrow"})
       .Placeholder("NAME");
 }
 
@@ -109,9 +97,19 @@ Cell MaybeCell(const std::optional<double>& number) {
   return number ? Cell(*number) : Cell(std::monostate());
 }
 
+std::string JsonText(const Cell& cell) {
+  if (IsMissing(cell)) return "null";
+  if (const auto* text = std::get_if<std::string>(&cell)) return JsonQuoted(*text);
+  if (const auto* count = std::get_if<uint64_t>(&cell)) return std::to_string(*count);
+  if (const auto* integer = std::get_if<int64_t>(&cell)) return std::to_string(*integer);
+  if (const auto* number = std::get_if<double>(&cell)) return ShortestDouble(*number);
+  return ShapeJson(std::get<std::vector<int64_t>>(cell));
+}
+
 void AddRowOptions(CommandLine& line, RowOptions& options) {
   AddFormatOption(line, options.format);
-  line.Add("-o,--output", options.file, "Write .csv, .jsonl or .json there").Placeholder("FILE");
+  line.Add("-o,--output", options.file, "Write .csv, .jsonl, .json or .arrow there")
+      .Placeholder("FILE");
   const auto parse_columns = [&options](const std::string& list) {
     std::istringstream names(list);
     for (std::string name; std::getline(names, name, ',');) options.columns.push_back(name);
@@ -121,21 +119,25 @@ void AddRowOptions(CommandLine& line, RowOptions& options) {
       .Placeholder("A,B,...");
   line.Add("--sort", options.sort, "By a column; :desc puts the greatest first")
       .Placeholder("COL[:desc]");
-  line.Add("--limit", options.limit, "At most so many rows").Placeholder("N");
+  line.Add("--limit", options.limit, "At most so many rows").FromZero().Placeholder("N");
 }
 
 Result<size_t> Rows::FindColumn(std::string_view name) const {
-  const auto found = std::find(columns_.begin(), columns_.end(), name);
+  const auto found = std::find_if(columns_.begin(), columns_.end(),
+                                  [name](const CellColumn& column) { return column.name == name; });
   if (found != columns_.end()) return static_cast<size_t>(found - columns_.begin());
   std::string all;
-  for (const std::string& column : columns_) all += (all.empty() ? "" : ", ") + column;
+  for (const CellColumn& column : columns_) all += (all.empty() ? "" : ", ") + column.name;
   return Status(StatusCode::kInvalidArgument,
                 "there is no column '" + std::string(name) + "': there are " + all);
 }
 
 Status Rows::Arrange(const RowOptions& options) {
   chosen_ = options.columns;
-  if (chosen_ == std::vector<std::string>{"all"}) chosen_ = columns_;
+  if (chosen_ == std::vector<std::string>{"all"}) {
+    chosen_.clear();
+    for (const CellColumn& column : columns_) chosen_.push_back(column.name);
+  }
   for (const std::string& column : chosen_) {
     DSCKPT_RETURN_IF_ERROR(FindColumn(column).status());
   }
@@ -169,11 +171,19 @@ Status Rows::Write(Console& console, const RowOptions& options, const std::strin
     for (const auto& row : rows_) lines += JsonRow(row) + "\n";
     return WriteText(console, options.file, lines);
   }
+  if (format == "arrow") {
+    if (options.file.empty() && console.out_is_terminal()) {
+      return Status(StatusCode::kInvalidArgument,
+                    "arrow is no text for a terminal: give -o FILE.arrow");
+    }
+    return WriteText(console, options.file, Arrow());
+  }
   if (!options.file.empty()) {
-    return Status(StatusCode::kInvalidArgument,
-                  "-o " + options.file +
-                      ": the name ends in none of .csv, .jsonl and .json, and a table goes to "
-                      "standard output only: give --format")
+    return Status(
+               StatusCode::kInvalidArgument,
+               "-o " + options.file +
+                   ": the name ends in none of .csv, .jsonl, .json and .arrow, and a table goes to "
+                   "standard output only: give --format")
         .WithPath(options.file);
   }
   PrintAsTable(console);
@@ -182,11 +192,15 @@ Status Rows::Write(Console& console, const RowOptions& options, const std::strin
 
 std::vector<size_t> Rows::Positions(const std::vector<std::string>& names) const {
   std::vector<size_t> positions;
-  for (const std::string& name : names) {
-    positions.push_back(
-        static_cast<size_t>(std::find(columns_.begin(), columns_.end(), name) - columns_.begin()));
-  }
+  for (const std::string& name : names) positions.push_back(*FindColumn(name));
   return positions;
+}
+
+std::vector<size_t> Rows::Written() const {
+  if (!chosen_.empty()) return Positions(chosen_);
+  std::vector<size_t> all(columns_.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return all;
 }
 
 void Rows::PrintAsTable(Console& console) const {
@@ -195,7 +209,7 @@ void Rows::PrintAsTable(Console& console) const {
   std::vector<std::string> headings;
   std::vector<Column> columns;
   for (const size_t at : positions) {
-    std::string heading = columns_[at];
+    std::string heading = columns_[at].name;
     std::transform(heading.begin(), heading.end(), heading.begin(),
                    [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
     headings.push_back(std::move(heading));
@@ -205,7 +219,7 @@ void Rows::PrintAsTable(Console& console) const {
       return std::holds_alternative<std::string>(row[positions[i]]);
     });
     columns.push_back({headings[i].c_str(), text ? Column::Align::kLeft : Column::Align::kRight,
-                       columns_[positions[i]].starts_with("name")});
+                       columns_[positions[i]].name.starts_with("name")});
   }
   PrintTable(console, columns, rows_.size(), [&](size_t row, std::vector<std::string>& cells) {
     cells.clear();
@@ -214,24 +228,39 @@ void Rows::PrintAsTable(Console& console) const {
 }
 
 std::string Rows::Csv() const {
-  const std::vector<std::string>& names = chosen_.empty() ? columns_ : chosen_;
+  const std::vector<size_t> written = Written();
   std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
+  for (const size_t at : written) text += (text.empty() ? "" : ",") + columns_[at].name;
   text += "\n";
   for (const auto& row : rows_) {
     std::string line;
-    for (const size_t at : Positions(names)) line += CsvCell(row[at]) + ",";
+    for (const size_t at : written) line += CsvCell(row[at]) + ",";
     line.back() = '\n';
     text += line;
   }
   return text;
 }
 
+std::string Rows::Arrow() const {
+  const std::vector<size_t> written = Written();
+  std::vector<CellColumn> columns;
+  for (const size_t at : written) columns.push_back(columns_[at]);
+  std::string file;
+  ArrowWriter writer(std::move(columns), [&file](std::string_view bytes) { file += bytes; });
+  for (const auto& row : rows_) {
+    std::vector<Cell> cells;
+    for (const size_t at : written) cells.push_back(row[at]);
+    writer.Add(cells);
+  }
+  writer.Finish();
+  return file;
+}
+
 std::string Rows::JsonRow(const std::vector<Cell>& row) const {
-  const std::vector<std::string>& names = chosen_.empty() ? columns_ : chosen_;
   std::string text = "{";
-  for (const size_t at : Positions(names)) {
-    text += (text.size() > 1 ? ", " : "") + JsonQuoted(columns_[at]) + ": " + JsonText(row[at]);
+  for (const size_t at : Written()) {
+    text +=
+        (text.size() > 1 ? ", " : "") + JsonQuoted(columns_[at].name) + ": " + JsonText(row[at]);
   }
   return text + "}";
 }

@@ -6,34 +6,33 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "dsckpt/status.h"
+#include "tools/cell.h"
 #include "tools/terminal/command_line.h"
 
-// Results that are rows of numbers: chosen, sorted, and written as a table, CSV or JSON.
+// Results that are rows of numbers: chosen, sorted, and written as a table, CSV, JSON or Arrow.
 
 namespace dsckpt::tools {
 
 class Console;
 
-/// Nothing, a text, a count, a number or a shape. A number that is not finite has no value.
-using Cell = std::variant<std::monostate, std::string, uint64_t, double, std::vector<int64_t>>;
-
 /// A field of CSV, as RFC 4180 has it.
 std::string CsvText(std::string_view text);
-/// "csv", "jsonl" or "json", by the suffix of a file's name; "table" for any other.
+/// "csv", "jsonl", "json" or "arrow", by the suffix of a file's name; "table" for any other.
 std::string FormatOfName(std::string_view file);
 /// --format.
 void AddFormatOption(CommandLine& line, std::string& format);
 
 Cell MaybeCell(const std::optional<double>& number);
+/// What stands in JSON for it.
+std::string JsonText(const Cell& cell);
 
 /// What the command line says of the output.
 struct RowOptions {
-  std::string format;                ///< "table", "csv", "jsonl" or "json"; empty: as it fits
-  std::string file;                  ///< empty: standard output
+  std::string format;  ///< "table", "csv", "jsonl", "json", "arrow"; empty: as it fits
+  std::string file;    ///< empty: standard output
   std::vector<std::string> columns;  ///< empty: those of the command
   std::string sort;                  ///< COLUMN or COLUMN:desc
   std::optional<uint64_t> limit;
@@ -46,11 +45,13 @@ void AddRowOptions(CommandLine& line, RowOptions& options);
 class Rows {
  public:
   /// `shown`: the columns that a table has by itself.
-  Rows(std::vector<std::string> columns, std::vector<std::string> shown)
+  Rows(std::vector<CellColumn> columns, std::vector<std::string> shown)
       : columns_(std::move(columns)), shown_(std::move(shown)) {}
 
   void Add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
   size_t size() const { return rows_.size(); }
+  /// All cells of a row, in the order of the columns that were named first.
+  const std::vector<Cell>& row(size_t i) const { return rows_[i]; }
 
   /// Sorts, cuts and chooses. kInvalidArgument: there is no such column.
   Status Arrange(const RowOptions& options);
@@ -65,11 +66,15 @@ class Rows {
   Result<size_t> FindColumn(std::string_view name) const;
   std::vector<size_t> Positions(const std::vector<std::string>& names) const;
   void PrintAsTable(Console& console) const;
+  /// The columns that are written.
+  std::vector<size_t> Written() const;
   std::string Csv() const;
+  std::string Arrow() const;
   std::string JsonRow(const std::vector<Cell>& row) const;
   std::string Json(const std::string& head, const std::string& tail) const;
 
-  std::vector<std::string> columns_, shown_;
+  std::vector<CellColumn> columns_;
+  std::vector<std::string> shown_;
   std::vector<std::string> chosen_;  // By --columns.
   std::vector<std::vector<Cell>> rows_;
 };

@@ -30,17 +30,20 @@ void AddSelectionOptions(CommandLine& line, TensorSelection& selection) {
   line.Add("--rename", selection.renames, "Replace in names, as sed does; repeatable")
       .Repeatable()
       .Placeholder("s/RE/NEW/");
-  const auto parse_dtype = [&selection](std::string name) {
+  AddDTypeOption(line, selection.dtype,
+                 "Cast floating-point tensors: BF16, F16, F32 or F64, nearest even");
+}
+
+void AddDTypeOption(CommandLine& line, std::optional<DType>& dtype, const char* help) {
+  const auto parse_dtype = [&dtype](std::string name) {
     std::transform(name.begin(), name.end(), name.begin(),
                    [](unsigned char c) { return tolower(c); });
     const auto found = kCastNames.find(name);
     if (found == kCastNames.end()) return name + " is none of BF16, F16, F32, F64";
-    selection.dtype = found->second;
+    dtype = found->second;
     return std::string();
   };
-  line.AddParsed("--dtype", parse_dtype,
-                 "Cast floating-point tensors: BF16, F16, F32 or F64, nearest even")
-      .Placeholder("NAME");
+  line.AddParsed("--dtype", parse_dtype, help).Placeholder("NAME");
 }
 
 }  // namespace dsckpt::tools

@@ -1,7 +1,6 @@
 // Measure(): tensors in batches that fit into memory, each batch through all checkpoints.
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <memory>
 #include <numeric>
@@ -34,16 +33,15 @@ constexpr size_t kMostRows = 100'000;
 /// The tiles of one visit, joined in their order.
 struct VisitTrees {
   numerics::PairwiseTree<TensorMoments> moments;
-  numerics::PairwiseTree<TensorUpdate> updates;
+  numerics::PairwiseTree<TensorUpdate> updates, from_first;
   numerics::PairwiseTree<numerics::TurnSums> turns;
-  numerics::SumTree distances;
   std::optional<uint64_t> first_nan;
 
   void Push(const TileMeasure& tile) {
     moments.Push(tile.moments);
     updates.Push(tile.update);
     turns.Push(tile.turn);
-    distances.Push(tile.distance);
+    from_first.Push(tile.from_first);
     if (!first_nan) first_nan = tile.first_nan;
   }
   void Store(Visit& visit) const {
@@ -57,7 +55,10 @@ struct VisitTrees {
       const numerics::TurnSums sums = turns.Root();
       row.turn = UpdateTurn{sums.dot, sums.later, sums.earlier};
     }
-    if (visit.distance) row.distance = std::sqrt(distances.Root().sum);
+    if (visit.distance) {
+      visit.from_first = from_first.Root();
+      row.distance = visit.from_first.Norm();
+    }
   }
 };
 

@@ -179,6 +179,8 @@ void Remember(const TensorPlan& plan, const Visit& visit, MeasureCache& cache) {
   if (visit.key.empty()) return;
   const TensorMeasure& row = visit.row;
   if (visit.moments) cache.AddMoments(visit.key, {row.moments, row.first_nan});
+  const MeasureCache::Key& first = plan.visits[visit.first].key;
+  if (visit.distance && !first.empty()) cache.AddUpdate(first, visit.key, visit.from_first);
   if (!visit.before || plan.visits[*visit.before].key.empty()) return;
   const MeasureCache::Key& before = plan.visits[*visit.before].key;
   if (visit.update) cache.AddUpdate(before, visit.key, *row.update);

@@ -32,6 +32,7 @@ struct Visit {
   /// Whether elements are read here.
   bool read = false;
   TensorMeasure row;
+  TensorUpdate from_first;  ///< Where `distance` is measured.
 };
 
 /// All visits of one tensor, in the order of checkpoints.

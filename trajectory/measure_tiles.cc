@@ -81,8 +81,7 @@ TileMeasure TravellingTile::Measure(const Visit& visit) const {
     measure.turn = numerics::SumTurns(dtype.code, In(*visit.two_before), In(*visit.before), In(v));
   }
   if (visit.distance) {
-    measure.distance.sum =
-        numerics::ComparePairs(dtype.code, In(visit.first), In(v)).sums.difference;
+    measure.from_first = ToUpdate(numerics::ComparePairs(dtype.code, In(visit.first), In(v)));
   }
   return measure;
 }

@@ -10,7 +10,6 @@
 
 #include "dsckpt/status.h"
 #include "dsckpt/trajectory.h"
-#include "numerics/sum_tree.h"
 #include "numerics/turns.h"
 #include "trajectory/measure_plan.h"
 
@@ -24,7 +23,7 @@ struct TileMeasure {
   std::optional<uint64_t> first_nan;  ///< In the tensor.
   TensorUpdate update;
   numerics::TurnSums turn;
-  numerics::SumPair distance;  ///< The sum of the squares.
+  TensorUpdate from_first;
 };
 
 /// Keeps the elements that later visits are compared with. Not thread-safe.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
+#include <utility>
 
 namespace dsckpt::trajectory {
 
@@ -62,6 +64,9 @@ class Follower {
 
   /// `measure`: null where elements were not read.
   void Visit(uint32_t t, const TensorMeasure* measure) {
+    const bool returned = returned_;
+    returned_ = Returns(t);
+    judged_ = !returned && !returned_;
     const auto form = run_.Form(t, tensor_);
     if (!form) {
       if (present_) Add(Kind::kRemoved, t);
@@ -92,6 +97,18 @@ class Follower {
     event.step = run_.step(t);
     if (last_ && *last_ != t) event.other = last_;
     return event;
+  }
+
+  /// Whether it holds what an earlier checkpoint but not the one before holds: one of the two is
+  /// there by mistake, and steps to it and from it say nothing about training.
+  bool Returns(uint32_t t) {
+    const auto content = run_.Content(t, tensor_);
+    if (!content) return false;
+    const std::pair<uint64_t, uint64_t> key(content->high, content->low);
+    const bool seen = !seen_.insert(key).second;
+    const bool returns = seen && key != last_content_;
+    last_content_ = key;
+    return returns;
   }
 
   void Look(uint32_t t, const TrajectoryForm& form, const TensorMeasure* measure) {
@@ -128,7 +145,7 @@ class Follower {
   void Move(uint32_t t, const TrajectoryForm& form, const TensorMeasure& measure) {
     const auto now = run_.step(t), before = run_.step(*measure.before);
     const int64_t gap = now && before && *now > *before ? *now - *before : 1;
-    Size(t, measure.update->Norm() / static_cast<double>(gap));
+    if (judged_) Size(t, measure.update->Norm() / static_cast<double>(gap));
     const bool coarse = IsCoarse(measure, form.dtype.code);
     if (coarse && !coarse_) Add(Kind::kCoarse, t).value = measure.update->Rms();
     coarse_ = coarse_ || coarse;
@@ -159,6 +176,9 @@ class Follower {
   Known before_;
   uint64_t measured_ = 0, all_zero_ = 0;
   bool zero_before_ = false, jumped_ = false, coarse_ = false;
+  bool returned_ = false, judged_ = true;
+  std::set<std::pair<uint64_t, uint64_t>> seen_;
+  std::optional<std::pair<uint64_t, uint64_t>> last_content_;
   std::vector<double> sizes_;  // logarithms, the last kWindow
 };
 

@@ -13,6 +13,7 @@
 #include "dsckpt/dtype.h"
 #include "dsckpt/export.h"
 #include "dsckpt/status.h"
+#include "dsckpt/tensor_histogram.h"
 
 namespace DSCKPT_EXPORT dsckpt {
 
@@ -70,14 +71,18 @@ struct MomentsReport {
   /// Of each tensor that was asked for, in that order; nothing for packed dtypes and for dtypes
   /// that this release does not know, whose elements are not read.
   std::vector<std::optional<TensorMoments>> tensors;
+  /// How often elements of each size occur, of each of `tensors` that is known; empty where it was
+  /// not asked for.
+  std::vector<TensorHistogram> histograms;
   /// Bytes of tensors that were read.
   uint64_t read_bytes = 0;
 };
 
-/// Reads tensors and returns the moments of their elements. `tensors`: ordinals.
+/// Reads tensors and returns the moments of their elements, and if `histograms` how often elements
+/// of each size occur, which takes as long again. `tensors`: ordinals.
 /// Errors: those of Checkpoint::ReadBytes(), of the first tensor that has one.
 Result<MomentsReport> Moments(const Checkpoint& checkpoint, std::span<const uint32_t> tensors,
-                              const AnalysisOptions& options = {});
+                              const AnalysisOptions& options = {}, bool histograms = false);
 
 /// How two tensors differ.
 enum class DiffState : uint8_t {
@@ -117,6 +122,9 @@ struct DiffOptions {
   /// Whether chunks that are equal by their checksums are read all the same: norms, ratio, angle
   /// and counts of NaN are known of whole tensors alone.
   bool whole = false;
+  /// How many elements of each tensor TensorDiff::elements has at most. Memory is for as many a
+  /// tensor and a thread.
+  uint32_t show = 0;
   /// Returns the name by which a tensor of the first checkpoint is looked up in the second one, or
   /// nothing for a tensor that is left out. An error ends the comparison. Empty: its own name.
   std::function<Result<std::optional<std::string>>(std::string_view)> name_a = {};
@@ -160,6 +168,19 @@ struct Difference {
   std::optional<double> Angle() const;
 };
 
+/// One element that differs.
+struct ElementDiff {
+  /// Its position in row-major order.
+  uint64_t index = 0;
+  /// Its value in both tensors, as a double; of a complex element the modulus.
+  double a = 0, b = 0;
+  /// |b - a|. It is infinite where that is no finite number, and 0 of two NaN.
+  double distance = 0;
+  /// The number of steps from a to b among the numbers of the dtype; nothing where one of them is
+  /// NaN, and after a change of dtype.
+  std::optional<uint64_t> ulp = {};
+};
+
 /// What Diff() says of one tensor.
 struct TensorDiff {
   /// Its names in the first and in the second checkpoint; empty where it is not there.
@@ -171,6 +192,9 @@ struct TensorDiff {
   /// Nothing where the elements were not compared: the digests are equal, shapes differ, it is on
   /// one side only, or its dtype is packed or unknown.
   std::optional<Difference> difference = {};
+  /// With DiffOptions::show: of the elements with other bits those with the greatest distance, that
+  /// first; of equal distances those with the lowest index.
+  std::vector<ElementDiff> elements = {};
 };
 
 /// What Diff() found.

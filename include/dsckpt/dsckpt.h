@@ -5,6 +5,7 @@
 // headers of PyTorch and of MPI.
 
 #include "dsckpt/analysis.h"             // IWYU pragma: export
+#include "dsckpt/average.h"              // IWYU pragma: export
 #include "dsckpt/checkpoint.h"           // IWYU pragma: export
 #include "dsckpt/checkpoint_writer.h"    // IWYU pragma: export
 #include "dsckpt/coordinator.h"          // IWYU pragma: export
@@ -15,6 +16,7 @@
 #include "dsckpt/file.h"                 // IWYU pragma: export
 #include "dsckpt/limits.h"               // IWYU pragma: export
 #include "dsckpt/merge.h"                // IWYU pragma: export
+#include "dsckpt/operand.h"              // IWYU pragma: export
 #include "dsckpt/output_directory.h"     // IWYU pragma: export
 #include "dsckpt/piece.h"                // IWYU pragma: export
 #include "dsckpt/provider.h"             // IWYU pragma: export

@@ -87,7 +87,9 @@ class MeasureCache {
   using Key = std::string;
   /// A measure of one tensor.
   struct Moments {
+    /// What the elements are.
     TensorMoments moments;
+    /// The first element that is NaN, in row-major order.
     std::optional<uint64_t> first_nan;
   };
 

@@ -16,13 +16,17 @@ from .errors import DsckptError, PickledWarning, PickleRefused
 from .files import File, LazyTensor, open
 from .handle import SaveCancelled, SaveHandle
 from .loading import load, load_into
-from .numbers import Difference, TensorDiff, TensorStats, diff, stats
+from .numbers import Difference, ElementDiff, TensorDiff, TensorStats, diff, stats
 from .own import rank_own
+from .parts import TracePart
 from .run import Run, RunEntry
 from .saving import save, save_safetensors
+from .series import TensorSeries
+from .table import Table, combine
 from .tensor_info import TensorStatistics
 from .tools import Problem, Report, inspect, merge, trace, verify
-from .trajectory import TensorSeries, Trajectory, TrajectoryEvent
+from .tracing import trace_part
+from .trajectory import Trajectory, TrajectoryEvent
 from .writer import AsyncWriter
 
 __all__ = [
@@ -30,6 +34,7 @@ __all__ = [
     "Checkpoint",
     "Difference",
     "DsckptError",
+    "ElementDiff",
     "File",
     "LazyTensor",
     "ModifiedTooEarly",
@@ -41,13 +46,16 @@ __all__ = [
     "RunEntry",
     "SaveCancelled",
     "SaveHandle",
+    "Table",
     "TensorDiff",
     "TensorSeries",
     "TensorStatistics",
     "TensorStats",
+    "TracePart",
     "Trajectory",
     "TrajectoryEvent",
     "__version__",
+    "combine",
     "device_support",
     "diff",
     "inspect",
@@ -60,6 +68,7 @@ __all__ = [
     "save_safetensors",
     "stats",
     "trace",
+    "trace_part",
     "verify",
 ]
 

@@ -405,16 +405,64 @@ class Trajectory:
         """Read-only bytes of a tensor; None: it is in pieces."""
     def read(self, checkpoint: int, tensor: int, out: Any) -> None:
         """out: writable buffer of exactly the tensor's bytes."""
-    def events(
-        self,
-    ) -> list[tuple[str, int, int | None, int | None, str | None, float | None, float | None]]:
-        """(kind, checkpoint, step, other checkpoint, name, value, threshold)."""
+
+_Column = tuple[str, str, bool, Any, Any, Any]
+"""(name, type as in Arrow's C data interface, whether values may be missing, values, bitmap,
+offsets of texts); the last three are bytes, empty where there is nothing to say."""
+
+class Table:
+    """Columns in the layout of Arrow. Immutable."""
+
+    def __init__(self, columns: Sequence[_Column], rows: int) -> None:
+        """DsckptError: InvalidArgument."""
+    rows: int
+    def columns(self) -> list[_Column]:
+        """With memoryviews of the table's own memory."""
+    def arrow_schema(self) -> Any:
+        """A capsule "arrow_schema"."""
+    def arrow_stream(self) -> Any:
+        """A capsule "arrow_array_stream"."""
+
+def combine_tables(tables: Sequence[Table], key: str) -> Table:
+    """Their rows, by the text in the column `key`. DsckptError: InvalidArgument."""
+
+class Reading:
+    """How measure() and events() read elements."""
+
+    def __init__(
+        self, *, against: int | None, memory: int, threads: int, verify: bool, cache: str | None
+    ) -> None: ...
+
+def measure(
+    run: Trajectory,
+    tensors: Sequence[int],
+    groups: Sequence[str],
+    layers: Sequence[int | None],
+    *,
+    by: str,
+    updates: bool,
+    reading: Reading,
+) -> Table:
+    """groups, layers: of each tensor. by: "tensor": a row each; "dtype": dtypes are the groups."""
+
+def events(run: Trajectory, tensors: Sequence[int], reading: Reading | None) -> list[_Event]:
+    """reading: None: from indexes alone."""
+
+_Event = tuple[str, int, int | None, int | None, str | None, float | None, float | None, int | None]
+"""(kind, checkpoint, step, other checkpoint, name, value, threshold, element)"""
+
+def divide(run: Trajectory, tensors: Sequence[int], parts: int) -> list[list[int]]:
+    """Lists of tensors of nearly equal bytes."""
 
 def map_private(fd: int, bytes: int) -> memoryview:
     """A writable, private mapping of a file, which needs the descriptor no longer. OSError."""
 
 _Error = tuple[str, str, str, int | None, int]
 """(code, message, path or "", offset, errno) of a status."""
+
+def find_checkpoint(path: str | bytes | os.PathLike[Any]) -> str:
+    """The path of the checkpoint that "RUN@STEP", "RUN@latest" or "RUN@-N" means; other paths as
+    they are."""
 
 def verify(
     path: str | bytes | os.PathLike[Any],
@@ -480,6 +528,8 @@ _Difference = tuple[
     int | None,
 ]
 
+_Element = tuple[tuple[int, ...], float, float, float, int | None]
+
 def stats(
     path: str | bytes | os.PathLike[Any],
     *,
@@ -499,9 +549,11 @@ def diff(
     ulp: int | None = None,
     nan_equal: bool = True,
     whole: bool = False,
+    show: int = 0,
     filters: Sequence[str] = (),
     excludes: Sequence[str] = (),
     verify: bool = True,
     threads: int = 0,
-) -> list[tuple[str, str | None, str | None, _Difference | None]]:
-    """Of each tensor (state, name in a, name in b, the members of dsckpt.Difference)."""
+) -> list[tuple[str, str | None, str | None, _Difference | None, list[_Element]]]:
+    """Of each tensor (state, name in a, name in b, the members of dsckpt.Difference, those of
+    each dsckpt.ElementDiff)."""

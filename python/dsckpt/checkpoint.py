@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from . import _native, arguments, dtypes, indexing, mapped, memory, pending, rebuild
+from . import _native, arguments, dtypes, indexing, mapped, memory, paths, rebuild
 from .assemble import Assembly, load_shard
 from .errors import DsckptError
 from .map_location import MapLocation
@@ -34,7 +34,7 @@ class Checkpoint:
         """Reads the manifest.
 
         Args:
-            path: The directory or file.
+            path: The directory or file; of a run also "RUN@STEP", "RUN@latest" or "RUN@-2".
             rank: Which rank this process is, for load_into(); None: torch.distributed's, or 0.
             ranks: How many there are; None: torch.distributed's, or 1. Where as many wrote the
                 checkpoint, a strict load_into() refuses what only the file has.
@@ -42,8 +42,7 @@ class Checkpoint:
         Raises:
             DsckptError: NotFound; Incomplete, for a directory without a manifest; Corrupt, ...
         """
-        pending.settle(path)
-        self._native = _native.Checkpoint(os.fsdecode(path))
+        self._native = _native.Checkpoint(paths.resolve(path))
         self._rank = None if rank is None else arguments.integer("rank", rank, 0)
         self._ranks = None if ranks is None else arguments.integer("ranks", ranks, 1)
         self._table = TensorTable(self._native)
@@ -342,8 +341,8 @@ def open_directory(path: str | os.PathLike[str]) -> Checkpoint:
     Raises:
         DsckptError: NotFound, when it is neither; Incomplete, ...
     """
-    pending.settle(path)
-    if os.path.exists(os.path.join(os.fsdecode(path), MANIFEST)):
-        return Checkpoint(path)
-    with of_torch(os.fsdecode(path)):
-        return Checkpoint(_native.RunDirectory(os.fsdecode(path)).latest().path)
+    name = paths.resolve(path)
+    if os.path.exists(os.path.join(name, MANIFEST)):
+        return Checkpoint(name)
+    with of_torch(name):
+        return Checkpoint(_native.RunDirectory(name).latest().path)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from . import _native, dtypes, indexing, mapped, memory, models, rebuild
+from . import _native, dtypes, indexing, mapped, memory, models, paths, rebuild
 from .checkpoint import MANIFEST
 from .errors import DsckptError, text_of
 from .materialize import Info, NumpyBackend, TorchBackend, backend_for, materialize, unknown_dtype
@@ -164,12 +164,12 @@ class File(Mapping[str, LazyTensor]):
     """An open file: a mapping of names (aliases too) to tensors. Thread-safe. See open().
 
     Args:
-        path: The file.
+        path: As for open().
         ignore_header: As for open().
     """
 
     def __init__(self, path: str | os.PathLike[str], *, ignore_header: bool = False) -> None:
-        self._native, self._mapping = mapped.open_mapped(path, ignore_header)
+        self._native, self._mapping = mapped.open_mapped(paths.resolve(path), ignore_header)
 
     @property
     def path(self) -> str:
@@ -320,7 +320,8 @@ def open(path: str | os.PathLike[str], *, ignore_header: bool = False) -> File:
         ...     rows = f["model/embed.weight"][:10]
 
     Args:
-        path: The file.
+        path: The file; of a run whose checkpoints are files also "RUN@STEP", "RUN@latest" or
+            "RUN@-2".
         ignore_header: Open a dsckpt file although its JSON header lists other tensors than its
             index, which alone then says what the file holds: for saving what a damaged header left.
 
@@ -331,10 +332,10 @@ def open(path: str | os.PathLike[str], *, ignore_header: bool = False) -> File:
         DsckptError: NotFound, NotCheckpoint, Truncated, Corrupt, Unsupported, ...; Mismatch, when
             the JSON header lists other tensors than the index.
     """
-    name = os.fsdecode(path)
+    name = paths.resolve(path)
     if os.path.isdir(name):
         raise DsckptError(f"{name} is a directory: {_instead(name)}", "NotCheckpoint", name)
-    return File(path, ignore_header=ignore_header)
+    return File(name, ignore_header=ignore_header)
 
 
 def _instead(directory: str) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from . import mapped, models, pending
+from . import mapped, models, paths
 from .checkpoint import MANIFEST, open_directory
 from .file_state import load_file
 from .filling import fill_from_file
@@ -37,8 +37,9 @@ def load(
 
     Args:
         path: A dsckpt file; a safetensors file (a flat dict); a checkpoint directory (the state of
-            its rank 0, with distributed tensors whole); a run directory (its latest checkpoint); or
-            the directory or index of a model in safetensors, as Hugging Face tools write it.
+            its rank 0, with distributed tensors whole); a run directory (its latest checkpoint);
+            "RUN@STEP", "RUN@latest" or "RUN@-2", a checkpoint of a run; or the directory or index
+            of a model in safetensors, as Hugging Face tools write it.
         map_location: Where tensors go, as for torch.load: a device, a dict of locations ("cpu":
             what stored tensors count as), or a function (storage, "cpu") -> storage or None. None:
             CPU memory, also for tensors that were saved from another device.
@@ -59,9 +60,9 @@ def load(
         DsckptError: NotFound, NotCheckpoint, Truncated, Corrupt, Incomplete, Unsupported, ...
         PickleRefused: An object's class is not allowed; nothing has been unpickled or loaded.
     """
-    permission = Permission(allow_pickle, allow, os.fsdecode(path))
-    pending.settle(path)
-    model = _model_at(os.fsdecode(path))
+    path = paths.resolve(path)
+    permission = Permission(allow_pickle, allow, path)
+    model = _model_at(path)
     if model is not None:
         return _load_model(model, map_location, mmap, permission, verify)
     if os.path.isdir(path):
@@ -103,7 +104,8 @@ def load_into(
     Args:
         state: A nested state as for save(): dicts, lists, tuples, tensors, values.
         path: A file, a checkpoint directory (tensors are then taken by name from whichever ranks
-            stored them, distributed ones by the local shard's box), or a run directory.
+            stored them, distributed ones by the local shard's box), a run directory, or a
+            checkpoint of it as for load().
         strict: Whether what only the state or only the file has is an error, and a difference in
             what a state_dict has copies of. Else the former is left as it is and the latter
             replaced in the dict; where the former is a rank's own (rank_own()), a warning says so.
@@ -121,6 +123,7 @@ def load_into(
             saved nothing of its own for what is a rank's own. Others as for load().
         PickleRefused: As for load(); nothing was changed.
     """
+    path = paths.resolve(path)
     if os.path.isdir(path):
         checkpoint = open_directory(path)
         return checkpoint.load_into(state, strict=strict, allow_pickle=allow_pickle, allow=allow)

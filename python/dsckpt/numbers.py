@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import _native, pending
+from . import _native, paths
 
 StrPath = str | os.PathLike[str]
 
@@ -80,6 +80,26 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class ElementDiff:
+    """One element that differs.
+
+    Attributes:
+        index: Its place, a number for each dimension.
+        a: Its value in the first tensor; of a complex element the modulus.
+        b: Its value in the second one, likewise.
+        distance: |b - a|; infinite where that is no finite number, and 0 of two NaN.
+        ulp: How many steps among the numbers of the dtype lie between. None where one of them is
+            NaN, and after a change of dtype.
+    """
+
+    index: tuple[int, ...]
+    a: float
+    b: float
+    distance: float
+    ulp: int | None
+
+
+@dataclass(frozen=True)
 class TensorDiff:
     """How one tensor differs between two checkpoints.
 
@@ -89,12 +109,15 @@ class TensorDiff:
         name_b: Its name in the second one, or None.
         difference: What its elements say; None where they were not compared, as when digests are
             equal.
+        elements: With `show`: of the elements with other bits those with the greatest distance, of
+            equal distances those with the lowest index.
     """
 
     state: str
     name_a: str | None
     name_b: str | None
     difference: Difference | None
+    elements: tuple[ElementDiff, ...] = ()
 
 
 def _patterns(given: str | Sequence[str]) -> list[str]:
@@ -112,7 +135,9 @@ def stats(
     """Reads tensors and says what their elements are, in numbers: the same bits on every machine.
 
     Args:
-        path: A dsckpt or safetensors file, or a checkpoint directory.
+        path: What `dsckpt stats` takes: a dsckpt or safetensors file; the directory of a
+            checkpoint, a model or a run (its latest checkpoint); or "RUN@STEP", "RUN@latest" or
+            "RUN@-2".
         filter: Only tensors whose names match one of these patterns.
         exclude: Not those whose names match one of these.
         verify: Whether checksums are checked.
@@ -124,9 +149,8 @@ def stats(
     Raises:
         DsckptError: NotFound, Corrupt, ...
     """
-    pending.settle(path)
     rows = _native.stats(
-        path,
+        paths.settle(path),
         filters=_patterns(filter),
         excludes=_patterns(exclude),
         verify=verify,
@@ -144,6 +168,7 @@ def diff(
     ulp: int | None = None,
     nan_equal: bool = True,
     whole: bool = False,
+    show: int = 0,
     filter: str | Sequence[str] = (),
     exclude: str | Sequence[str] = (),
     verify: bool = True,
@@ -152,7 +177,7 @@ def diff(
     """Compares two checkpoints, tensor by tensor. Equal digests decide without reading.
 
     Args:
-        a: A dsckpt or safetensors file, or a checkpoint directory.
+        a: As for stats().
         b: What it is compared with.
         rtol: Elements are close when |b - a| <= atol + rtol * max(|a|, |b|). Without a tolerance
             and `ulp`, only equal bits are equal.
@@ -160,6 +185,7 @@ def diff(
         ulp: Elements are close when at most so many numbers of the dtype lie between.
         nan_equal: Whether two NaN with other bits are close.
         whole: Read chunks with equal checksums too: for ratio, angle and NaN.
+        show: How many elements of each tensor are named, of those that differ most.
         filter: Only tensors whose names match one of these patterns.
         exclude: Not those whose names match one of these.
         verify: Whether checksums are checked.
@@ -171,22 +197,27 @@ def diff(
     Raises:
         DsckptError: NotFound, Corrupt, ...
     """
-    pending.settle(a)
-    pending.settle(b)
     rows = _native.diff(
-        a,
-        b,
+        paths.settle(a),
+        paths.settle(b),
         rtol=rtol,
         atol=atol,
         ulp=ulp,
         nan_equal=nan_equal,
         whole=whole,
+        show=show,
         filters=_patterns(filter),
         excludes=_patterns(exclude),
         verify=verify,
         threads=threads,
     )
     return [
-        TensorDiff(state, name_a, name_b, Difference(*found) if found else None)
-        for state, name_a, name_b, found in rows
+        TensorDiff(
+            state,
+            name_a,
+            name_b,
+            Difference(*found) if found else None,
+            tuple(ElementDiff(*element) for element in elements),
+        )
+        for state, name_a, name_b, found, elements in rows
     ]

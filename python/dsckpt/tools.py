@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from . import _native, pending
+from . import _native, paths
 from .errors import DsckptError, from_status
 
 StrPath = str | os.PathLike[str]
@@ -89,11 +89,10 @@ def verify(
     Raises:
         DsckptError: It cannot be opened or read, or is no checkpoint at all.
     """
-    pending.settle(path)
-    name = os.fsdecode(path)
+    name = paths.resolve(path)
     single = not os.path.isdir(name) and not name.endswith(".json")
     ok, checked, files, beyond = _native.verify(
-        path, decode=decode, threads=threads, progress=progress if single else None
+        name, decode=decode, threads=threads, progress=progress if single else None
     )
     problems = []
     for file, error, _, found in files:
@@ -133,7 +132,7 @@ def inspect(path: StrPath) -> dict[str, Any]:
     Raises:
         DsckptError: NotFound, NotCheckpoint, Corrupt, ...
     """
-    pending.settle(path)
+    paths.settle(path)
     return run("inspect", [argument(path)])
 
 
@@ -158,14 +157,14 @@ def trace(
     Raises:
         DsckptError: NotFound, NotCheckpoint, Corrupt, ...; also where no name is left.
     """
-    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    for each in paths:
-        pending.settle(each)
+    operands = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    for each in operands:
+        paths.settle(each)
     options = ["--quick"]
     for option, patterns in (("--filter", filter), ("--exclude", exclude)):
         for pattern in [patterns] if isinstance(patterns, str) else patterns:
             options.append(f"{option}={pattern}")
-    return run("trace", [*options, *map(argument, paths)])
+    return run("trace", [*options, *map(argument, operands)])
 
 
 def merge(
@@ -216,7 +215,7 @@ def merge(
     """
     inputs = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     for each in inputs:
-        pending.settle(each)
+        paths.settle(each)
     if not force and not dry_run:
         refuse_existing(os.fsdecode(output), "force=True replaces it")
     if format not in ("dsckpt", "safetensors"):

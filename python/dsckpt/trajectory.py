@@ -1,16 +1,19 @@
-"""Many checkpoints of a training run as one thing, by their indexes."""
+"""Many checkpoints of a training run as one thing."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
-from . import _native, arguments, dtypes, pending
+from . import _native, arguments, grouping
 from .errors import DsckptError
-from .tensor_info import TensorStatistics
+from .parts import TracePart
+from .paths import settle
+from .series import TensorSeries, position_of
+from .table import Table
 
 if TYPE_CHECKING:
     import numpy
@@ -20,18 +23,21 @@ StrPath = Union[str, "os.PathLike[str]"]
 
 @dataclass(frozen=True)
 class TrajectoryEvent:
-    """One thing that happened in a run, as far as indexes tell it.
+    """One thing that happened in a run.
 
     Attributes:
         kind: "nan", "inf", "jump", "duplicate", "frozen", "dead", "reshaped", "retyped", "added",
-            "removed" or "missing_step": what `dsckpt trace` prints.
+            "removed", "coarse" or "missing_step": what `dsckpt trace` prints.
         checkpoint: The checkpoint in which it shows, by position.
         step: Its step; of "missing_step" the first that is missing.
         other: The checkpoint to compare with, by position: the one before, or the one that holds
             the same.
         name: The tensor, where it is about one.
-        value: How many elements are NaN or infinite, or the norm, or how many steps are missing.
-        threshold: What the norm would have had to stay below.
+        value: How many elements are NaN or infinite; of "jump" the norm, or where elements were
+            read that of the update by step; of "coarse" the root mean square of the update; or how
+            many steps are missing.
+        threshold: What `value` would have had to stay below to be no jump.
+        element: The first element that is NaN, in row-major order, where elements were read.
     """
 
     kind: str
@@ -41,14 +47,15 @@ class TrajectoryEvent:
     name: str | None
     value: float | None
     threshold: float | None
+    element: int | None = None
 
 
 class Trajectory:
     """The checkpoints of a run in the order of their steps. Thread-safe.
 
     Opening reads their indexes, once: names, dtypes, shapes, digests and statistics are then known
-    without reading. Tensor data is read when it is used. Checkpoints whose step nobody knows come
-    last; those that cannot be read are among `skipped`.
+    without reading. Tensor data is read when it is used, or measured. Checkpoints whose step nobody
+    knows come last; those that cannot be read are among `skipped`.
 
     Example:
         >>> run = dsckpt.Trajectory("runs/a")
@@ -87,14 +94,30 @@ class Trajectory:
         else:
             found = [os.fsdecode(path) for path in paths]
         for path in found:
-            pending.settle(path)
-            pending.settle(path.rpartition("@")[0] or path)
-        self._native = _native.Trajectory(
+            settle(path)
+        self._read_indexes(
             found,
-            steps=steps,
-            step_from=arguments.text("step_from", step_from),
-            max_open_files=arguments.integer("max_open_files", max_open_files, 1),
+            steps,
+            arguments.text("step_from", step_from),
+            arguments.integer("max_open_files", max_open_files, 1),
         )
+
+    @classmethod
+    def _open(
+        cls, paths: list[str], steps: list[int] | None, step_from: str, max_open_files: int
+    ) -> Trajectory:
+        """As the constructor, of paths that stand for themselves."""
+        run = cls.__new__(cls)
+        run._read_indexes(paths, steps, step_from, max_open_files)
+        return run
+
+    def _read_indexes(
+        self, paths: list[str], steps: list[int] | None, step_from: str, max_open_files: int
+    ) -> None:
+        self._native = _native.Trajectory(
+            paths, steps=steps, step_from=step_from, max_open_files=max_open_files
+        )
+        self._step_from = step_from
         self._checkpoints = self._native.checkpoints()
         self._rows = self._native.tensors()
         self._ordinals = {row[0]: ordinal for ordinal, row in enumerate(self._rows)}
@@ -141,8 +164,7 @@ class Trajectory:
         Args:
             pattern: As for `dsckpt inspect --filter`: "layers.*.{weight,bias}".
         """
-        found = self._native.matching(arguments.text("pattern", pattern))
-        return [self._rows[ordinal][0] for ordinal in found]
+        return [self._rows[ordinal][0] for ordinal in self._matching(pattern)]
 
     def digests(self, pattern: str = "*") -> numpy.ndarray[Any, Any]:
         """The digests of tensors, without reading them: equal for equal content, dtype and shape.
@@ -157,142 +179,221 @@ class Trajectory:
         """
         import numpy
 
-        ordinals = self._native.matching(arguments.text("pattern", pattern))
+        ordinals = self._matching(pattern)
         found = self._native.digests(ordinals)
         shape = len(self._checkpoints), len(ordinals)
         return numpy.frombuffer(found, "V16").reshape(shape)
 
-    def events(self) -> list[TrajectoryEvent]:
-        """What happened, as `dsckpt trace --quick` finds it. Nothing is read."""
-        return [TrajectoryEvent(*row) for row in self._native.events()]
+    def events(
+        self,
+        pattern: str = "*",
+        *,
+        read: bool = False,
+        memory: int = 256 << 20,
+        threads: int = 0,
+        verify: bool = True,
+        cache: StrPath | None = None,
+    ) -> list[TrajectoryEvent]:
+        """What happened, as `dsckpt trace` finds it.
+
+        Args:
+            pattern: Only of tensors whose names match; whether checkpoints are duplicates is told
+                from all.
+            read: Whether tensors are read. From indexes alone NaN, infinities and norms are known
+                where saves recorded statistics, and "coarse" never.
+            memory: As in updates(); likewise those below.
+            threads: How many; 0: one a core, at most 8.
+            verify: Whether checksums are checked.
+            cache: A file that keeps measures.
+
+        Raises:
+            DsckptError: Errors of reading.
+        """
+        reading = self._reading(None, memory, threads, verify, cache) if read else None
+        rows = _native.events(self._native, self._matching(pattern), reading)
+        return [TrajectoryEvent(*row) for row in rows]
+
+    def stats(
+        self,
+        pattern: str = "*",
+        *,
+        by: str = "tensor",
+        memory: int = 256 << 20,
+        threads: int = 0,
+        verify: bool = True,
+        cache: StrPath | None = None,
+    ) -> Table:
+        """Reads tensors and says what they are in each checkpoint: a table with the columns of
+        updates() that are about one checkpoint.
+
+        Args:
+            pattern: As in updates(); likewise those below.
+            by: What a row is.
+            memory: How many bytes hold elements at a time.
+            threads: How many; 0: one a core, at most 8.
+            verify: Whether checksums are checked.
+            cache: A file that keeps measures.
+
+        Raises:
+            DsckptError: Errors of reading.
+        """
+        reading = self._reading(None, memory, threads, verify, cache)
+        return self._measure(self._matching(pattern), by, False, reading)
+
+    def updates(
+        self,
+        pattern: str = "*",
+        *,
+        by: str = "tensor",
+        against: str | int = "prev",
+        memory: int = 256 << 20,
+        threads: int = 0,
+        verify: bool = True,
+        cache: StrPath | None = None,
+    ) -> Table:
+        """Reads tensors, each byte once, and says what they are and how they move.
+
+        Content that indexes show to be that of the checkpoint before is not read again. Numbers
+        have the same bits whatever the machine, the threads, the memory and the cache are.
+
+        Args:
+            pattern: Only tensors whose names match, as for matching().
+            by: What a row is, in each checkpoint: "tensor", or all tensors of one "pattern" (a name
+                with # for numbers), "layer", "module" or "dtype" as if they were one, or "all".
+            against: What each checkpoint is compared with: "prev", "init", "final", or a step.
+            memory: How many bytes hold elements at a time; at least 64 MiB are taken.
+            threads: How many; 0: one a core, at most 8.
+            verify: Whether checksums are checked.
+            cache: A file that keeps measures by content: what it holds is not read again, and what
+                is measured is added.
+
+        Returns:
+            The table that `dsckpt trace` writes, by name, then by checkpoint: step, prev_step (that
+            it is compared with), name, group, layer, dtype, n, n_finite, nan, inf, zero, min, max,
+            absmax, mean, std, rms, norm; upd_norm, upd_rms, upd_ratio (to the norm before),
+            upd_per_step, cos_prev (of this update and the one before), angle_prev (1 - cos of the
+            angle to what it is compared with), dist_init, changed (the share of elements with other
+            bits); digest, same_as_step (the first with this content), and flags: 1 coarse, 2 jump,
+            4 content as in prev_step, 8 another dtype or shape than there. Tensors of packed or
+            unknown dtypes have rows without numbers.
+
+        Raises:
+            KeyError: `against` is a step of no checkpoint.
+            DsckptError: Errors of reading.
+        """
+        reading = self._reading(self._against(against), memory, threads, verify, cache)
+        return self._measure(self._matching(pattern), by, True, reading)
+
+    def parts(
+        self,
+        n: int,
+        pattern: str = "*",
+        *,
+        against: str | int = "prev",
+        memory: int = 256 << 20,
+        threads: int = 1,
+        verify: bool = True,
+    ) -> list[TracePart]:
+        """Divides tensors into parts of nearly equal bytes, for as many processes or machines:
+        `combine([trace_part(part) for part in run.parts(n)])` is `updates()`.
+
+        A part opens the checkpoints again, and reads only its own tensors. One part for each
+        process is enough: each opens all indexes.
+
+        Args:
+            n: How many. Some are empty where there are fewer tensors.
+            pattern: As in updates(); likewise those below.
+            against: What each checkpoint is compared with.
+            memory: How many bytes hold elements at a time, in each process.
+            threads: How many in each process.
+            verify: Whether checksums are checked.
+        """
+        n = arguments.integer("n", n, 1)
+        divided = _native.divide(self._native, self._matching(pattern), n)
+        compared = self._against(against)
+        return [
+            TracePart(
+                paths=tuple(os.path.abspath(path) for path in self.paths),
+                steps=tuple(self.steps),
+                step_from=self._step_from,
+                names=tuple(self._rows[ordinal][0] for ordinal in ordinals),
+                against=compared,
+                memory=arguments.integer("memory", memory, 0),
+                threads=arguments.integer("threads", threads, 0),
+                verify=bool(verify),
+            )
+            for ordinals in divided
+        ]
+
+    def _matching(self, pattern: str) -> list[int]:
+        return self._native.matching(arguments.text("pattern", pattern))
+
+    def _against(self, against: str | int) -> int | None:
+        """The position of the checkpoint; None: each is compared with the one before."""
+        if isinstance(against, str):
+            choices = {"prev": None, "init": 0, "final": len(self._checkpoints) - 1}
+            if against not in choices:
+                raise DsckptError(
+                    f"against is 'prev', 'init', 'final' or a step, not {against!r}",
+                    "InvalidArgument",
+                )
+            return choices[against]
+        return position_of(arguments.integer("against", against), self.steps)
+
+    def _reading(
+        self,
+        against: int | None,
+        memory: int,
+        threads: int,
+        verify: bool,
+        cache: StrPath | None,
+    ) -> _native.Reading:
+        return _native.Reading(
+            against=against,
+            memory=arguments.integer("memory", memory, 0),
+            threads=arguments.integer("threads", threads, 0),
+            verify=bool(verify),
+            cache=None if cache is None else os.fspath(cache),
+        )
+
+    def _measure(
+        self, ordinals: list[int], by: str, updates: bool, reading: _native.Reading
+    ) -> Table:
+        if by not in grouping.RULES:
+            raise DsckptError(
+                f"by is one of {', '.join(grouping.RULES)}, not {by!r}", "InvalidArgument"
+            )
+        names = [self._rows[ordinal][0] for ordinal in ordinals]
+        table = _native.measure(
+            self._native,
+            ordinals,
+            [grouping.group_of(by, name) for name in names],
+            [grouping.layer_of(name) for name in names],
+            by=by,
+            updates=updates,
+            reading=reading,
+        )
+        return Table(table)
+
+    def _measure_part(self, part: TracePart) -> Table:
+        reading = self._reading(part.against, part.memory, part.threads, part.verify, None)
+        return self._measure([self._ordinal(name) for name in part.names], "tensor", True, reading)
+
+    def _ordinal(self, name: str) -> int:
+        if name not in self._ordinals:
+            raise KeyError(f"no tensor {name!r} in {len(self._checkpoints)} checkpoints")
+        return self._ordinals[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._ordinals
 
     def __getitem__(self, name: str) -> TensorSeries:
         """A tensor in all checkpoints. KeyError."""
-        if name not in self._ordinals:
-            raise KeyError(f"no tensor {name!r} in {len(self._checkpoints)} checkpoints")
-        ordinal = self._ordinals[name]
-        return TensorSeries(self, self._native, ordinal, self._rows[ordinal])
+        ordinal = self._ordinal(name)
+        return TensorSeries(self._native, self._checkpoints, ordinal, self._rows[ordinal])
 
     def __repr__(self) -> str:
         return f"Trajectory({len(self._checkpoints)} checkpoints, {len(self._rows)} tensors)"
-
-
-class TensorSeries:
-    """One tensor in all checkpoints of a run, read when it is used. Thread-safe.
-
-    Iterating gives (step, array) for each checkpoint that has the tensor.
-
-    Attributes:
-        name: Its name.
-        dtype: In the spelling of safetensors, in the last checkpoint that has it.
-        shape: In that checkpoint.
-        forms: How many different pairs of dtype and shape it has.
-    """
-
-    def __init__(
-        self, run: Trajectory, native: _native.Trajectory, ordinal: int, row: _native._TensorRow
-    ) -> None:
-        self._run = run
-        self._native = native
-        self._ordinal = ordinal
-        self.name: str = row[0]
-        self.dtype: str = row[1]
-        self.shape: tuple[int, ...] = row[2]
-        self.forms: int = row[6]
-
-    @property
-    def steps(self) -> list[int | None]:
-        """The step of each checkpoint of the run, whether it has the tensor or not."""
-        return self._run.steps
-
-    def __len__(self) -> int:
-        return len(self._run.paths)
-
-    def at(self, *, step: int) -> numpy.ndarray[Any, Any]:
-        """The tensor in the checkpoint of a step.
-
-        Args:
-            step: Of several checkpoints of this step the last one counts.
-
-        Raises:
-            KeyError: There is none, or it lacks the tensor.
-        """
-        steps = self.steps
-        step = arguments.integer("step", step)
-        if step not in steps:
-            raise KeyError(f"no checkpoint of step {step}: `steps` has those there are")
-        return self._read(len(steps) - 1 - steps[::-1].index(step))
-
-    def statistics(self, t: int) -> TensorStatistics | None:
-        """What its elements are, in numbers, without reading them.
-
-        Args:
-            t: The position of the checkpoint.
-
-        Returns:
-            None where the checkpoint does not say; see Checkpoint.statistics().
-        """
-        found = self._native.statistics(self._position(t), self._ordinal)
-        return TensorStatistics(*found) if found else None
-
-    def __getitem__(self, index: Any) -> numpy.ndarray[Any, Any]:
-        """weight[5], weight[-1, :64], weight[10:20, 0]: checkpoints, then elements.
-
-        Returns:
-            For one checkpoint that holds the tensor whole and raw, the mapped file itself, read
-            only: nothing is copied, read or checked before it is used. Of all others checksums are
-            checked. For a slice of checkpoints a new array, the checkpoints first.
-
-        Raises:
-            KeyError: A checkpoint lacks the tensor.
-            DsckptError: Errors of reading.
-        """
-        import numpy
-
-        first, *rest = index if isinstance(index, tuple) else (index,)
-        if not isinstance(first, slice):
-            found = self._read(self._position(first))
-            return found[tuple(rest)] if rest else found
-        positions = range(*first.indices(len(self)))
-        taken = [self._read(t)[tuple(rest)] for t in positions]
-        if not taken:
-            raise IndexError("the slice holds no checkpoint")
-        return numpy.stack(taken)
-
-    def __iter__(self) -> Iterator[tuple[int | None, numpy.ndarray[Any, Any]]]:
-        for t, step in enumerate(self.steps):
-            if self._native.form(t, self._ordinal) is not None:
-                yield step, self._read(t)
-
-    def _position(self, t: Any) -> int:
-        position = arguments.integer("the position of a checkpoint", t)
-        if not -len(self) <= position < len(self):
-            raise IndexError(f"no checkpoint {position}: there are {len(self)}")
-        return position % len(self)
-
-    def _read(self, t: int) -> numpy.ndarray[Any, Any]:
-        import numpy
-
-        form = self._native.form(t, self._ordinal)
-        if form is None:
-            raise KeyError(f"{self._run.paths[t]} has no tensor {self.name!r}")
-        dtype, shape, nbytes = form
-        elements = self._native.view(t, self._ordinal)
-        if elements is None:
-            own = bytearray(nbytes)
-            if nbytes:
-                self._native.read(t, self._ordinal, own)
-            elements = memoryview(own)
-        if dtype in dtypes.PACKED_BITS:
-            return dtypes.unpack(numpy.frombuffer(elements, numpy.uint8), dtype, shape)
-        return numpy.frombuffer(elements, dtypes.numpy_dtype(dtype)).reshape(shape)
-
-    def __repr__(self) -> str:
-        form = f"{self.dtype}, {list(self.shape)}"
-        return f"TensorSeries({self.name!r}, {len(self)} checkpoints, {form})"
 
 
 def _expand(path: str) -> list[str]:

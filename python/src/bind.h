@@ -11,6 +11,8 @@ void BindCheckpointWriter(nanobind::module_& module);
 void BindFile(nanobind::module_& module);
 void BindCheckpoint(nanobind::module_& module);
 void BindTrajectory(nanobind::module_& module);
+void BindTable(nanobind::module_& module);
+void BindMeasures(nanobind::module_& module);
 void BindTools(nanobind::module_& module);
 void BindAnalysis(nanobind::module_& module);
 

@@ -1,4 +1,4 @@
-// Verification and merging.
+// Verification, merging, and what paths stand for.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -15,6 +15,7 @@
 
 #include "dsckpt/dtype.h"
 #include "dsckpt/merge.h"
+#include "dsckpt/operand.h"
 #include "dsckpt/verify.h"
 #include "python/src/bind.h"
 #include "python/src/hold.h"
@@ -189,6 +190,12 @@ nb::dict MergePaths(const std::vector<FsPath>& paths, const FsPath& output, bool
 }  // namespace
 
 void BindTools(nb::module_& module) {
+  module.def(
+      "find_checkpoint",
+      [](const FsPath& path) {
+        return FsPath{Unwrap(WithoutGil([&] { return FindCheckpoint(path.bytes); }))};
+      },
+      "path"_a);
   module.def("verify", &VerifyPath, "path"_a, nb::kw_only(), "decode"_a = false, "threads"_a = 0,
              "progress"_a = nb::none());
   module.def("merge", &MergePaths, "paths"_a, "output"_a, nb::kw_only(), "safetensors"_a = false,

@@ -13,7 +13,6 @@
 
 #include "dsckpt/merge.h"
 #include "dsckpt/trajectory.h"
-#include "dsckpt/trajectory_events.h"
 #include "python/src/bind.h"
 #include "python/src/buffer.h"
 #include "python/src/infos.h"
@@ -133,17 +132,6 @@ void ReadInto(const Trajectory& self, uint32_t t, uint32_t i, nb::handle out) {
   Check(WithoutGil([&] { return self.Read(t, i, 0, buffer.bytes()); }));
 }
 
-nb::list Events(const Trajectory& self) {
-  nb::list out;
-  for (const TrajectoryEvent& event : FindEvents(self, SelectAll(self))) {
-    std::optional<nb::str> name;
-    if (event.tensor) name = ToStr(self.tensor(*event.tensor).name);
-    out.append(nb::make_tuple(ToStr(TrajectoryEventName(event.kind)), event.checkpoint, event.step,
-                              event.other, name, event.value, event.threshold));
-  }
-  return out;
-}
-
 }  // namespace
 
 void BindTrajectory(nb::module_& module) {
@@ -171,8 +159,7 @@ void BindTrajectory(nb::module_& module) {
           },
           "checkpoint"_a, "tensor"_a)
       .def("view", &ViewOf, "checkpoint"_a, "tensor"_a)
-      .def("read", &ReadInto, "checkpoint"_a, "tensor"_a, "out"_a)
-      .def("events", &Events);
+      .def("read", &ReadInto, "checkpoint"_a, "tensor"_a, "out"_a);
 }
 
 }  // namespace dsckpt::python

@@ -58,6 +58,8 @@ NB_MODULE(_native, module) {
   py::BindFile(module);
   py::BindCheckpoint(module);
   py::BindTrajectory(module);
+  py::BindTable(module);
+  py::BindMeasures(module);
   py::BindTools(module);
   py::BindAnalysis(module);
 }

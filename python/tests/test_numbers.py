@@ -68,3 +68,18 @@ def test_diff(tmp_path: Path, dtype: torch.dtype) -> None:
 def test_errors(tmp_path: Path) -> None:
     with pytest.raises(dsckpt.DsckptError):
         dsckpt.stats(tmp_path / "nowhere")
+
+
+def test_the_elements_that_differ_most(tmp_path: Path) -> None:
+    a = torch.zeros(3, 4, dtype=torch.bfloat16)
+    b = a.clone()
+    b[1, 2], b[0, 3], b[2, 3], b[2, 0] = 2.0, -2.0, 1.5, math.nan
+    dsckpt.save({"w": a}, tmp_path / "a")
+    dsckpt.save({"w": b}, tmp_path / "b")
+    (found,) = dsckpt.diff(tmp_path / "a", tmp_path / "b", show=3)
+    assert [element.index for element in found.elements] == [(2, 0), (0, 3), (1, 2)]
+    assert math.isnan(found.elements[0].b)
+    assert (found.elements[0].distance, found.elements[0].ulp) == (math.inf, None)
+    assert found.elements[1] == dsckpt.ElementDiff((0, 3), 0.0, -2.0, 2.0, 0x4000)
+    (found,) = dsckpt.diff(tmp_path / "a", tmp_path / "b")
+    assert found.elements == ()

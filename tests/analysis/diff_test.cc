@@ -167,6 +167,40 @@ TEST_CASE("diff: the same bits for any threads") {
   }
 }
 
+TEST_CASE("diff: the elements that differ most, the same for any threads") {
+  TempDir dir;
+  auto x = Weights(3'000'000, 1), y = x;
+  // In three chunks; three of the distances are equal.
+  for (const auto& [index, step] :
+       {std::pair(7, 1.0f), {2'999'999, 2.0f}, {1'500'000, 1.0f}, {1'500'001, 0.5f}, {20, 1.0f}}) {
+    x[static_cast<size_t>(index)] = 1;
+    y[static_cast<size_t>(index)] = 1 + step;
+  }
+  SampleTensors a = {{"x", Sample(x)}, {"same", Sample(x)}, {"type", Sample<float>({1, 2, 3})}};
+  SampleTensors b = {{"x", Sample(y)}, {"same", Sample(x)}, {"type", Sample<double>({1, 2, 5})}};
+  SaveSample(dir / "a", a);
+  SaveSample(dir / "b", b);
+  for (const int threads : {1, 2, 7}) {
+    const Found found = Compare(dir / "a", dir / "b", {.reading = {.threads = threads}, .show = 4});
+    const auto& elements = found["x"].elements;
+    REQUIRE(elements.size() == 4);
+    CHECK(elements[0].index == 2'999'999);
+    CHECK(elements[0].a == 1);
+    CHECK(elements[0].b == 3);
+    CHECK(elements[0].distance == 2);
+    CHECK(elements[0].ulp == uint64_t{3} << 22);
+    CHECK(elements[1].index == 7);
+    CHECK(elements[2].index == 20);
+    CHECK(elements[3].index == 1'500'000);
+    CHECK(found["same"].elements.empty());
+    REQUIRE(found["type"].elements.size() == 1);
+    CHECK(found["type"].elements[0].index == 2);
+    CHECK(found["type"].elements[0].distance == 2);
+    CHECK_FALSE(found["type"].elements[0].ulp.has_value());
+  }
+  CHECK(Compare(dir / "a", dir / "b")["x"].elements.empty());
+}
+
 TEST_CASE("diff: what is close") {
   const auto one = Sample<float>({1, 2, 4}), near = Sample<float>({1, 2, 4.00001f});
   CHECK(StateOf(one, near) == DiffState::kChanged);

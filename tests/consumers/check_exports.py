@@ -24,8 +24,8 @@ def without_comments(text: str) -> str:
     return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
 
 
-cxx = {path.name: without_comments(path.read_text()) for path in headers.glob("*.h") if path.name != "c.h"}
-c = without_comments((headers / "c.h").read_text())
+cxx = {path.name: without_comments(path.read_text()) for path in headers.glob("*.h") if path.name not in ("c.h", "c_trajectory.h")}
+c = without_comments("".join((headers / name).read_text() for name in ("c.h", "c_trajectory.h")))
 c_functions = set(re.findall(r"\b(dsckpt_\w+)\(", c)) - set(re.findall(r"\(\*(dsckpt_\w+)\)", c))
 identifiers = set(re.findall(r"\w+", "".join(cxx.values())))
 classes = set(re.findall(r"\b(?:class|struct)\s+(?:\[\[.*?\]\]\s*)?(\w+)[^;{()]*\{", "".join(cxx.values())))
@@ -48,7 +48,7 @@ exported = symbols("-D", "--defined-only", str(library))
 failures += [f"exported, but in no public header: {name}" for _, name in sorted(exported) if not is_public(name)]
 
 mangled = {symbol for symbol, _ in exported}
-failures += [f"in c.h, but not exported: {name}" for name in sorted(c_functions - mangled)]
+failures += [f"in headers for C, but not exported: {name}" for name in sorted(c_functions - mangled)]
 objects = [str(path) for folder in folders for path in sorted(folder.rglob("*.o"))]
 needed: dict[str, str] = {}
 for path in objects:

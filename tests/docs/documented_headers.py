@@ -180,7 +180,7 @@ class Header:
             return
         names = re.findall(r"(\w+)(?:\[\w+\])?\s*(?:=|\{|,|$)", without_arguments(bare))
         name = names[0] if names else bare
-        if name not in ITERATOR and not (name in ("size", "reserved") and self.path.name == "c.h"):
+        if name not in ITERATOR and not (name in ("size", "reserved") and self.path.name in ("c.h", "c_trajectory.h")):
             self.ask(name)
 
     def ask(self, name: str) -> None:

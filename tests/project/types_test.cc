@@ -138,7 +138,7 @@ TEST_CASE("no type has more than twenty data members") {
   int types = 0;
   for (const std::string& file : Sources()) {
     // Rows of the C API are flat: their size field is their version.
-    if (file == "include/dsckpt/c.h") continue;
+    if (file == "include/dsckpt/c.h" || file == "include/dsckpt/c_trajectory.h") continue;
     for (const CountedType& type : TypesOf(CodeOnly(ReadSource(file)))) {
       ++types;
       INFO(file << ": " << type.name << " has " << type.members << " data members");

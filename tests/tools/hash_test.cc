@@ -180,3 +180,23 @@ TEST_CASE("hash --check: a listing without a line is none, one that was filtered
   CHECK(none.code == 2);
   CHECK(none.err.find("--filter and --exclude leave no line of it") != std::string::npos);
 }
+
+TEST_CASE("hash --duplicates: only what is there twice") {
+  TempDir dir;
+  const std::string a = dir / "a.safetensors", b = dir / "b.safetensors";
+  const std::string two = R"({"x":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+                          R"("y":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})";
+  WriteWholeFile(a, Safetensors(two, "aabb"));
+  WriteWholeFile(b, Safetensors(two, "bbcc"));
+  const Outcome found = RunOk({"hash", "--duplicates", a, b});
+  REQUIRE(Lines(found.out).size() == 2);
+  CHECK(Lines(found.out)[0].ends_with("  " + a + "#y"));
+  CHECK(Lines(found.out)[1].ends_with("  " + b + "#x"));
+  CHECK(Lines(found.out)[0].substr(0, 32) == Lines(found.out)[1].substr(0, 32));
+  const Json json = Json::parse(RunOk({"hash", "--duplicates", "--json", a, b}).out);
+  CHECK(json["schema"] == "dsckpt.hash-duplicates/1");
+  CHECK(json["duplicates"].size() == 1);
+  CHECK(json["duplicates"][0]["holders"][1]["name"] == "x");
+  CHECK(RunTool({"hash", "--duplicates", "--tree", a, b}).code == 1);
+  CHECK(Lines(RunOk({"hash", "--duplicates", "--tree", a, b, a}).out).size() == 2);
+}

@@ -232,3 +232,36 @@ TEST_CASE("patterns that take nothing: exit code 1, as grep has it") {
   WriteWholeFile(path, std::string(300, '\0'));
   CHECK(Contains(RunTool({"inspect", path}).err, path + ": begins with zeros"));
 }
+
+TEST_CASE("ls --digest --time: one digest of all tensors, and a time in UTC") {
+  TempDir dir;
+  SaveAttributes(dir / "step-2.dsckpt", 2, 1, false);
+  const std::string digest = RunOk({"hash", "--tree", dir / "step-2.dsckpt"}).out.substr(0, 32);
+  const auto json = Json::parse(RunOk({"ls", dir.path(), "--json", "--digest", "--time"}).out);
+  CHECK(json["checkpoints"][0]["tree_digest"] == digest);
+  const std::string time = json["checkpoints"][0]["time"];
+  CHECK(time.size() == 20);
+  CHECK(time.substr(0, 2) == "20");
+  CHECK(time.ends_with("Z"));
+  const std::string table = RunOk({"ls", dir.path(), "--digest", "--time"}).out;
+  CHECK(table.find(digest.substr(0, 12)) != std::string::npos);
+  CHECK(table.find(time) != std::string::npos);
+}
+
+TEST_CASE("ls: plain safetensors files of a run are checkpoints as well") {
+  TempDir dir;
+  WriteNames(dir / "step-10.safetensors", {"a"});
+  WriteNames(dir / "step-9.safetensors", {"a"});
+  const auto plain = Json::parse(RunOk({"ls", dir.path(), "--json"}).out);
+  REQUIRE(plain["checkpoints"].size() == 2);
+  CHECK(plain["checkpoints"][0]["step"] == 9);
+  CHECK(plain["checkpoints"][1]["bytes"] ==
+        std::filesystem::file_size(dir / "step-10.safetensors"));
+  CHECK(plain["ignored_entries"].empty());
+  SaveAttributes(dir / "step-11.dsckpt", 11, 1, false);
+  SaveAttributes(dir / "step-8.dsckpt", 8, 1, false);
+  const auto mixed = Json::parse(RunOk({"ls", dir.path(), "--json"}).out);
+  std::vector<int> steps;
+  for (const auto& each : mixed["checkpoints"]) steps.push_back(each["step"]);
+  CHECK(steps == std::vector<int>{8, 9, 10, 11});
+}

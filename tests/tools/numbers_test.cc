@@ -1,6 +1,7 @@
 // dsckpt stats and dsckpt diff: what they print, and their exit codes.
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -156,6 +157,46 @@ TEST_CASE("diff: lines, counts, criterion, exit codes") {
   CHECK(json["rows"][0]["ratio"] == 0.5 / 13);
 }
 
+TEST_CASE("diff --show: elements of the rows, in a table and as JSON") {
+  TempDir dir;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  SampleTensors a = {{"one", Sample<float>({1, 2, 3, 4, 0.1f, 6}, {2, 3})},
+                     {"other", Sample<double>({1, 2})}};
+  SampleTensors b = {{"one", Sample<float>({1, 2.5f, 2, 4, nan, 6.5f}, {2, 3})},
+                     {"other", Sample<double>({1, 2.25})}};
+  SaveSample(dir / "a", a);
+  SaveSample(dir / "b", b);
+  const std::string table = RunTool({"diff", "--show", "3", dir / "a", dir / "b"}).out;
+  CHECK(Contains(table, "NAME   INDEX    A     B  |B-A|                  ULP\n"));
+  CHECK(Contains(table, "one    [1,1]  0.1   nan    inf\n"));
+  CHECK(Contains(table, "one    [0,2]    3     2      1"));
+  CHECK(Contains(table, "other    [1]    2  2.25   0.25"));
+  // Of two with one distance, the first.
+  CHECK(Contains(table, "one    [0,1]"));
+  CHECK_FALSE(Contains(table, "one    [1,2]"));
+  CHECK_FALSE(Contains(RunTool({"diff", dir / "a", dir / "b"}).out, "INDEX"));
+  const Strings summary = {"diff", "--show", "3", "--summary", dir / "a", dir / "b"};
+  CHECK_FALSE(Contains(RunTool(summary).out, "INDEX"));
+
+  const Json json = Json::parse(
+      RunTool({"diff", "--show", "2", "--json", "--sort", "name:desc", dir / "a", dir / "b"}).out);
+  REQUIRE(json["elements"].size() == 3);
+  CHECK(json["elements"][0]["name"] == "other");
+  CHECK(json["elements"][0]["ulp"] == uint64_t{1} << 49);
+  CHECK(json["elements"][1]["name"] == "one");
+  CHECK(json["elements"][1]["index"] == Json::array({1, 1}));
+  CHECK(json["elements"][1]["b"] == Json{{"$float", "nan"}});
+  CHECK(json["elements"][1]["distance"].is_null());
+  CHECK(json["elements"][1]["ulp"].is_null());
+  CHECK(json["elements"][2]["a"] == 3.0);
+  CHECK(json["elements"][2]["distance"] == 1.0);
+  const Json limited = Json::parse(
+      RunTool({"diff", "--show", "1", "--json", "--limit", "1", dir / "a", dir / "b"}).out);
+  CHECK(limited["elements"].size() == 1);
+  CHECK_FALSE(
+      Json::parse(RunTool({"diff", "--json", dir / "a", dir / "b"}).out).contains("elements"));
+}
+
 TEST_CASE("diff: names that lose a beginning, or are replaced") {
   TempDir dir;
   SampleTensors a, b = Model();
@@ -171,4 +212,26 @@ TEST_CASE("diff: names that lose a beginning, or are replaced") {
     CHECK(Contains(RunOk(args).out, "4 equal"));
   }
   CHECK(RunTool({"diff", dir / "b", dir / "a", "--strip-prefix-b", "module."}).code == 0);
+}
+
+TEST_CASE("stats: quantiles and histograms, of tensors and of groups") {
+  TempDir dir;
+  const std::string path = dir / "a";
+  SampleTensors tensors = {{"h.0.b", Sample<int8_t>({1, 2, 3, 4, -4})},
+                           {"h.1.b", Sample<int8_t>({0})}};
+  SaveSample(path, tensors);
+  const Json stats =
+      Json::parse(RunOk({"stats", path, "--by", "pattern", "--quantiles", "0,0.5", "--json"}).out);
+  CHECK(stats["rows"][0]["q0"] == -4.0);
+  CHECK(stats["rows"][0]["q0.5"] == 1.0);
+  CHECK(RunOk({"stats", path, "--hist", "log2", "--by", "all", "--format", "csv"}).out ==
+        "name,low,high,count\nall,-8.0,-4.0,1\nall,0.0,0.0,1\nall,1.0,2.0,1\nall,2.0,4.0,2\n"
+        "all,4.0,8.0,1\n");
+  CHECK(RunOk({"stats", path, "--hist", "linear:2", "-f", "h.0.*", "--format", "csv"}).out ==
+        "name,low,high,count\nh.0.b,-4.0,0.0,1\nh.0.b,0.0,4.0,4\n");
+  for (const std::string wrong : {"log", "linear", "linear:0", "linear:x", "linear:1000001"}) {
+    CHECK(RunTool({"stats", path, "--hist", wrong}).code == 2);
+  }
+  CHECK(RunTool({"stats", path, "--quantiles", "1.5"}).code == 2);
+  CHECK(RunTool({"stats", path, "--quantiles", "0.5", "--quick"}).code == 2);
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "dsckpt/operand.h"
 #include "dsckpt/trajectory_events.h"
 #include "merge/inputs.h"
 #include "tests/support/catch.h"
@@ -283,7 +284,11 @@ TEST_CASE("operands: a checkpoint of a run by its step, from the end, and the la
   }
   const auto path = [&](const std::string& choice) {
     const auto operand = merge::ToOperand(run + "@" + choice);
-    return operand.ok() ? operand->path.substr(run.size()) : operand.status().message();
+    const auto found = FindCheckpoint(run + "@" + choice);
+    CHECK(found.status().message() == operand.status().message());
+    if (!operand.ok()) return operand.status().message();
+    CHECK(*found == operand->path);
+    return operand->path.substr(run.size());
   };
   CHECK(path("5") == "/step5");
   CHECK(path("0") == "/step0");
@@ -301,4 +306,8 @@ TEST_CASE("operands: a checkpoint of a run by its step, from the end, and the la
       "is one checkpoint or model and no run: give it without @5"));
   std::ofstream(run + "@5") << "a file of this name";
   CHECK(path("5") == "@5");
+  CHECK(OpenCheckpoint(run + "@10")->step() == 10);
+  CHECK(OpenCheckpoint(dir / "model")->tensor_count() == 1);
+  CHECK(OpenCheckpoint(run)->step() == 10);
+  CHECK(*FindCheckpoint(run) == run);
 }

@@ -190,12 +190,6 @@ void PrintMembers(Console& console, const merge::Members& members) {
   PrintPairs(console, "METADATA", printable);
 }
 
-void PrintMore(Console& console, uint64_t more) {
-  if (more == 0) return;
-  console.Print("{}\n", console.Styled(Style::kDim,
-                                       Format("... {} more (--limit 0 lists all)", Grouped(more))));
-}
-
 bool InspectOptions::collapses(const Console& console, size_t rows) const {
   if (collapse || no_collapse) return collapse;
   return console.out_is_terminal() && !limit && rows > kTerminalRows && sort != "offset";

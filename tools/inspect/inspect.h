@@ -52,6 +52,8 @@ int InspectCheckpoint(Console& console, const Inputs& inputs, const InspectOptio
 struct ListOptions {
   std::vector<std::string> attributes;
   std::optional<uint64_t> limit;  ///< 0: no limit
+  bool digest = false;            ///< One of all tensors.
+  bool time = false;              ///< When the checkpoint was completed.
 };
 /// A run directory: its checkpoints, text or the dsckpt.run/1 document.
 int ListRun(Console& console, const std::string& path, const ListOptions& options = {});
@@ -68,8 +70,6 @@ void WriteObject(JsonWriter& json, const File& file, const ObjectInfo& object);
 void WriteDigest(JsonWriter& json, const std::optional<Hash128>& digest);
 /// A note where patterns met nothing.
 void NoteNothingTaken(Console& console, const InspectOptions& options);
-/// Says how many rows of a table were left out, if any.
-void PrintMore(Console& console, uint64_t more);
 /// The state tree, one line a node, or one that is made of the names; at most `limit` lines (0:
 /// all).
 void PrintTree(Console& console, const File& file, const InspectOptions& options, uint64_t limit);

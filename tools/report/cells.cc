@@ -152,7 +152,7 @@ void ReportCells::AddRow(std::span<const ReportCell> cells) {
   for (const ReportCell& cell : cells) Take(from + column_of(cell.step), cell);
 }
 
-void ReportCells::AddFlag(size_t row, uint32_t step, ReportFlag flag) {
+void ReportCells::AddFlag(size_t row, uint32_t step, uint8_t flag) {
   flags_[row * columns() + column_of(step)] |= flag;
 }
 

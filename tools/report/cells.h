@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "dsckpt/trajectory_measures.h"
+#include "tools/trace/trace.h"
 
 // What the page shows of each tensor in each checkpoint, as matrices of a row for each tensor.
 
@@ -32,14 +33,8 @@ inline constexpr size_t kReportMetrics = 8;
 /// "norm", "upd_ratio": the names of columns in the long table of dsckpt trace.
 std::string_view ReportMetricName(ReportMetric metric);
 
-/// Bits of a cell.
-enum ReportFlag : uint8_t {
-  kFlagPresent = 1,   ///< the checkpoint has the tensor
-  kFlagSame = 2,      ///< its content is that of the checkpoint before
-  kFlagCoarse = 4,    ///< the update is smaller than what the dtype can tell apart
-  kFlagJump = 8,      ///< an event says so
-  kFlagRetyped = 16,  ///< another dtype or shape than before
-};
+/// A bit of a cell, beside those of TraceFlag: the checkpoint has the tensor.
+inline constexpr uint8_t kFlagPresent = 16;
 
 /// One tensor in one checkpoint.
 struct ReportCell {
@@ -66,7 +61,7 @@ class ReportCells {
 
   /// Adds the next row. `cells`: in ascending order of steps.
   void AddRow(std::span<const ReportCell> cells);
-  void AddFlag(size_t row, uint32_t step, ReportFlag flag);
+  void AddFlag(size_t row, uint32_t step, uint8_t flag);
   /// REQUIRES: 0 < columns <= this->columns().
   void Join(uint32_t columns);
 

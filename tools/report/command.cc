@@ -13,67 +13,22 @@
 #include "tools/selection_options.h"
 #include "tools/terminal/format.h"
 #include "tools/terminal/json.h"
-#include "tools/terminal/progress.h"
 #include "tools/terminal/text.h"
 
 namespace dsckpt::tools {
 namespace {
 
 struct ReportOptions {
-  TraceOptions selection;
-  bool quick = false, no_verify = false;
+  TraceOptions trace;
   std::string title;
   uint64_t max_bytes = 5'000'000;
-  uint64_t memory = 256 << 20;
-  int threads = 0;
   OutputOptions output;
 };
 
-Result<Trace> Open(const TraceOptions& options) {
-  Trace trace;
-  TrajectoryOptions how;
-  how.step_from = options.step_from;
-  DSCKPT_ASSIGN_OR_RETURN(trace.run, Trajectory::Open(options.operands, how));
-  DSCKPT_ASSIGN_OR_RETURN(trace.selection.checkpoints, SelectCheckpoints(trace.run, options));
-  for (uint32_t i = 0; i < trace.run.tensor_count(); ++i) {
-    if (options.names.Takes(trace.run.tensor(i).name)) trace.selection.tensors.push_back(i);
-  }
-  return trace;
-}
-
-Result<Report> FromIndexes(const Trace& trace) {
-  ReportCollector collector(trace);
-  for (const uint32_t tensor : trace.selection.tensors) collector.AddIndexed(tensor);
-  Report report = collector.Finish(FindEvents(trace.run, trace.selection));
-  report.scope.quick = true;
-  report.scope.read_bytes = trace.run.index_bytes();
-  return report;
-}
-
-Result<Report> FromElements(Console& console, const Trace& trace, const ReportOptions& options) {
-  ReportCollector collector(trace);
-  ProgressBar bar(console, SafeText(options.selection.operands[0]));
-  MeasureOptions how;
-  how.memory = options.memory;
-  how.reading.threads = options.threads;
-  how.reading.verify = !options.no_verify;
-  how.reading.progress = [&bar](uint64_t done, uint64_t total) { bar.Update(done, total); };
-  const auto take = [&](uint32_t tensor, std::span<const TensorMeasure> measures) {
-    collector.AddMeasured(tensor, measures);
-    return Status();
-  };
-  DSCKPT_ASSIGN_OR_RETURN(const MeasureSummary summary,
-                          Measure(trace.run, trace.selection, take, how));
-  Report report = collector.Finish(FindRunEvents(trace.run, trace.selection));
-  report.scope.skipped = summary.skipped.size();
-  report.scope.read_bytes = trace.run.index_bytes() + summary.read_bytes;
-  return report;
-}
-
 std::string TitleOf(const ReportOptions& options) {
   if (!options.title.empty()) return options.title;
-  const std::string& first = options.selection.operands[0];
-  const size_t others = options.selection.operands.size() - 1;
+  const std::string& first = options.trace.operands[0];
+  const size_t others = options.trace.operands.size() - 1;
   return others == 0 ? first : first + " and " + Count(others, "other");
 }
 
@@ -108,10 +63,10 @@ void Tell(Console& console, const Report& report, const ReportOptions& options,
     json.End();
     return;
   }
-  console.Print("{}: {} of {} in {}, {}; {}\n", TerminalName(options.output.output),
-                Count(report.rows.size(), "tensor"), Count(steps, "checkpoint"),
-                HumanBytes(written.bytes), Count(findings, "finding"),
-                Rate(report.scope.read_bytes, written.seconds) + " read");
+  console.Print("{}: {} in {}; {}; a page of {}; {} read in {:.2f} s\n",
+                TerminalName(options.output.output), Count(report.rows.size(), "tensor"),
+                Count(steps, "checkpoint"), Count(findings, "finding"), HumanBytes(written.bytes),
+                HumanBytes(report.scope.read_bytes), written.seconds);
   if (columns < steps) {
     console.Print(
         "Its {} columns have {} or {} checkpoints each, and show the greatest value of them.\n",
@@ -122,9 +77,9 @@ void Tell(Console& console, const Report& report, const ReportOptions& options,
 int RunReport(Console& console, const ReportOptions& given) {
   const auto start = std::chrono::steady_clock::now();
   ReportOptions options = given;
-  options.output.input = options.selection.operands[0];
+  options.output.input = options.trace.operands[0];
   if (const Status status = CheckOutput(options.output); !status.ok()) return console.Fail(status);
-  const auto trace = Open(options.selection);
+  const auto trace = MakeTrace(console, options.trace);
   if (!trace.ok()) return console.Fail(trace.status());
   if (trace->selection.checkpoints.empty() || trace->selection.tensors.empty()) {
     console.Note(trace->selection.checkpoints.empty()
@@ -132,17 +87,16 @@ int RunReport(Console& console, const ReportOptions& given) {
                      : "--filter and --exclude leave no tensor");
     return kExitNo;
   }
-  auto report = options.quick ? FromIndexes(*trace) : FromElements(console, *trace, options);
-  if (!report.ok()) return console.Fail(report.status());
-  report->title = TitleOf(options);
-  report->runs = options.selection.operands;
-  const auto page = ReportPage(*report, options.max_bytes);
+  Report report = CollectReport(*trace);
+  report.title = TitleOf(options);
+  report.runs = options.trace.operands;
+  const auto page = ReportPage(report, options.max_bytes);
   if (!page.ok()) return console.Fail(page.status());
   if (const Status status = WritePage(options.output.output, *page); !status.ok()) {
     return console.Fail(status);
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  Tell(console, *report, options, {page->size(), seconds.count()});
+  Tell(console, report, options, {page->size(), seconds.count()});
   return kExitOk;
 }
 
@@ -157,7 +111,9 @@ constexpr const char* kFooter =
     "picked tensor, what is equal to what, and sizes. It works in light and dark and on\n"
     "paper; its help (the key ?) says what the keys do.\n"
     "All tensors are read, each byte once; --quick reads indexes only, which tell what\n"
-    "changed, and NaN and norms of files that were saved with statistics.\n"
+    "changed, and NaN and norms of files that were saved with statistics. --cache keeps\n"
+    "what was measured: with a step more, only that one is read. --combine takes the\n"
+    "caches of parts (dsckpt trace --part).\n"
     "Above 400 checkpoints, and where --max-bytes asks for it, a column stands for several:\n"
     "it shows the greatest value of them, so that no spike and no NaN is lost. Numbers in\n"
     "the page are rounded to 1/65,533 of the range of their row; dsckpt trace has them\n"
@@ -172,31 +128,18 @@ constexpr const char* kFooter =
 Command AddReport(Program& program) {
   auto options = std::make_shared<ReportOptions>();
   CommandLine line = program.AddCommand("report", "Write a page that shows a run");
-  TraceOptions& selection = options->selection;
-  line.Add("PATH", selection.operands, "Runs, or checkpoints one by one")
+  line.Add("PATH", options->trace.operands, "Runs, or checkpoints one by one")
       .Required()
       .Placeholder("...");
   AddOutput(line, options->output, "The HTML file to write (required)");
-  line.AddFlag("--quick", options->quick, "Read indexes only");
   line.Add("--title", options->title, "The heading of the page").Placeholder("TEXT");
   line.Add("--max-bytes", options->max_bytes, "The size of the page (default 5MB)")
       .Size()
       .Placeholder("SIZE");
-  AddNameFilter(line, selection.names, "Only tensors whose names match; repeatable",
+  AddNameFilter(line, options->trace.names, "Only tensors whose names match; repeatable",
                 "Not those whose names match; repeatable");
-  line.Add("--steps", selection.steps, "Only these steps and ranges; repeatable")
-      .Repeatable()
-      .Placeholder("LIST");
-  line.Add("--last", selection.last, "Only the last N checkpoints").FromZero().Placeholder("N");
-  line.Add("--every", selection.every, "Only each N-th checkpoint").FromZero().Placeholder("N");
-  line.Add("--step-from", selection.step_from, "What tells the step").Placeholder("RULE");
-  line.Add("--memory", options->memory, "For elements that are read (default 256MiB)")
-      .Size()
-      .Placeholder("SIZE");
-  line.Add("-j,--threads", options->threads, "Threads; 0: one for each core, at most 8")
-      .Within(0, 256)
-      .Placeholder("N");
-  line.AddFlag("--no-verify", options->no_verify, "Do not check checksums");
+  AddStepOptions(line, options->trace.steps);
+  AddReadingOptions(line, options->trace.reading, false);
   line.Footer(kFooter);
   return {line, [options](Console& console) { return RunReport(console, *options); }};
 }

@@ -57,10 +57,14 @@ std::string JsonQuoted(std::string_view text) {
   return out;
 }
 
+void JsonWriter::Write(std::string_view text) {
+  console_ != nullptr ? console_->Write(text) : static_cast<void>(out_->append(text));
+}
+
 void JsonWriter::NewLine() {
-  console_.Write("\n");
+  Write("\n");
   for (const Level& level : levels_) {
-    if (level.layout == Layout::kLines) console_.Write("  ");
+    if (level.layout == Layout::kLines) Write("  ");
   }
 }
 
@@ -71,15 +75,15 @@ void JsonWriter::Separate() {
   }
   if (levels_.empty()) return;
   Level& level = levels_.back();
-  if (!level.empty) console_.Write(",");
+  if (!level.empty) Write(",");
   level.empty = false;
   if (level.layout == Layout::kLines) NewLine();
 }
 
 void JsonWriter::Begin(char open, char close, Layout layout) {
   Separate();
-  if (console_.one_line_documents()) layout = Layout::kFlat;
-  console_.Write({&open, 1});
+  if (console_ != nullptr && console_->one_line_documents()) layout = Layout::kFlat;
+  Write({&open, 1});
   levels_.push_back({close, layout});
 }
 
@@ -87,21 +91,21 @@ void JsonWriter::End() {
   const Level level = levels_.back();
   levels_.pop_back();
   if (level.layout == Layout::kLines && !level.empty) NewLine();
-  console_.Write({&level.close, 1});
-  if (levels_.empty()) console_.Write("\n");
+  Write({&level.close, 1});
+  if (levels_.empty()) Write("\n");
 }
 
 JsonWriter& JsonWriter::Key(std::string_view key) {
   Separate();
-  console_.Write(JsonQuoted(key));
-  console_.Write(levels_.back().layout == Layout::kLines ? ": " : ":");
+  Write(JsonQuoted(key));
+  Write(levels_.back().layout == Layout::kLines ? ": " : ":");
   after_key_ = true;
   return *this;
 }
 
 void JsonWriter::Scalar(std::string_view text) {
   Separate();
-  console_.Write(text);
+  Write(text);
 }
 
 void JsonWriter::String(std::string_view text) {

@@ -18,7 +18,9 @@ class Console;
 /// document in memory. Keys keep their order. In strings, what a terminal could act on is escaped.
 class JsonWriter {
  public:
-  explicit JsonWriter(Console& console) : console_(console) {}
+  explicit JsonWriter(Console& console) : console_(&console) {}
+  /// Appends to `out`, which outlives it.
+  explicit JsonWriter(std::string& out) : out_(&out) {}
 
   enum class Layout { kLines, kFlat };  ///< One member a line, or all on one.
   void BeginObject(Layout layout = Layout::kFlat) { Begin('{', '}', layout); }
@@ -45,12 +47,14 @@ class JsonWriter {
     Layout layout;
     bool empty = true;
   };
+  void Write(std::string_view text);
   void Begin(char open, char close, Layout layout);
   void Separate();
   void Scalar(std::string_view text);
   void NewLine();
 
-  Console& console_;
+  Console* console_ = nullptr;
+  std::string* out_ = nullptr;
   std::vector<Level> levels_;
   bool after_key_ = false;
 };

@@ -130,4 +130,10 @@ void PrintTable(Console& console, const std::vector<Column>& columns, size_t row
   }
 }
 
+void PrintMore(Console& console, uint64_t more) {
+  if (more == 0) return;
+  console.Print("{}\n", console.Styled(Style::kDim,
+                                       Format("... {} more (--limit 0 lists all)", Grouped(more))));
+}
+
 }  // namespace dsckpt::tools

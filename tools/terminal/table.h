@@ -4,6 +4,7 @@
 // Aligned tables.
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -27,6 +28,9 @@ using FillRow = std::function<void(size_t row, std::vector<std::string>& cells)>
 /// cut to its width; elsewhere nothing is cut.
 void PrintTable(Console& console, const std::vector<Column>& columns, size_t rows,
                 const FillRow& fill);
+
+/// Says how many rows of a table were left out, if any.
+void PrintMore(Console& console, uint64_t more);
 
 }  // namespace dsckpt::tools
 

@@ -1,16 +1,13 @@
-// trace as JSON: one document (dsckpt.trace/1), or one row a line; and as CSV.
+// trace as JSON: what stands around the rows of the document (dsckpt.trace/1).
 
-#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 
-#include "merge/number_text.h"
+#include "tools/groups.h"
 #include "tools/items.h"
 #include "tools/operand.h"
-#include "tools/rows.h"
-#include "tools/terminal/console.h"
 #include "tools/terminal/json.h"
-#include "tools/terminal/text.h"
 #include "tools/trace/trace.h"
 #include "tools/value.h"
 
@@ -35,50 +32,6 @@ void Count64(JsonWriter& json, const char* key, std::optional<uint64_t> number) 
 void Digest(JsonWriter& json, const char* key, const std::optional<Hash128>& digest) {
   json.Key(key);
   digest ? json.String(HexDigest(*digest)) : json.Null();
-}
-
-uint64_t Elements(const TraceRow& row) {
-  const auto elements = ElementCount(row.form.shape);
-  return elements.ok() ? *elements : 0;
-}
-
-/// What statistics say beyond counts; nothing where no element is finite.
-struct Moments {
-  std::optional<double> min, max, norm, rms;
-};
-
-Moments MomentsOf(const TraceRow& row) {
-  if (!row.statistics) return {};
-  const TensorStatistics& s = *row.statistics;
-  const uint64_t finite = Elements(row) - std::min(Elements(row), s.nan + s.inf);
-  if (finite == 0) return {};
-  const double norm = std::sqrt(s.sum_squares);
-  return {s.min, s.max, norm, norm / std::sqrt(static_cast<double>(finite))};
-}
-
-void WriteRow(JsonWriter& json, const TraceRow& row) {
-  const Moments moments = MomentsOf(row);
-  const auto& s = row.statistics;
-  json.BeginObject();
-  Step(json, "step", row.step);
-  Step(json, "prev_step", row.prev_step);
-  json.Key("name").String(row.name);
-  json.Key("group").String(row.group);
-  Count64(json, "layer", row.layer);
-  json.Key("dtype").String(DTypeText(row.form.dtype));
-  json.Key("n").Uint(Elements(row));
-  Count64(json, "nan", s ? std::optional(s->nan) : std::nullopt);
-  Count64(json, "inf", s ? std::optional(s->inf) : std::nullopt);
-  Count64(json, "zero", s ? std::optional(s->zero) : std::nullopt);
-  Number(json, "min", moments.min);
-  Number(json, "max", moments.max);
-  Number(json, "norm", moments.norm);
-  Number(json, "rms", moments.rms);
-  Digest(json, "digest", row.digest);
-  Step(json, "same_as_step", row.same_as_step);
-  json.Key("changed");
-  row.changed ? json.Bool(*row.changed) : json.Null();
-  json.End();
 }
 
 void WriteSteps(JsonWriter& json, const Trace& trace) {
@@ -111,12 +64,17 @@ void WriteEvents(JsonWriter& json, const Trace& trace) {
     json.BeginObject();
     json.Key("kind").String(TrajectoryEventName(event.kind));
     Step(json, "step", event.step);
-    Step(json, "other_step", event.other ? trace.run.step(*event.other) : std::nullopt);
+    const auto other = event.other ? trace.run.step(*event.other) : std::nullopt;
+    Step(json, "other_step", other);
+    // What has NaN now had none in the checkpoint before.
+    const bool nan = event.kind == TrajectoryEventKind::kNan;
+    Step(json, "last_clean_step", nan ? other : std::nullopt);
     json.Key("name");
     const std::string_view name = event.tensor ? trace.run.tensor(*event.tensor).name : "";
     event.tensor ? json.String(name) : json.Null();
     json.Key("group");
     event.tensor ? json.String(NamePattern(name)) : json.Null();
+    Count64(json, "element", event.element);
     Number(json, "value", event.value);
     Number(json, "threshold", event.threshold);
     json.Key("command").Sentence(CommandFor(trace, event));
@@ -125,47 +83,14 @@ void WriteEvents(JsonWriter& json, const Trace& trace) {
   json.End();
 }
 
-std::string CsvNumber(std::optional<double> number) {
-  return number && std::isfinite(*number) ? merge::DoubleText(*number) : std::string();
-}
-
-template <typename Integer>
-std::string CsvInteger(std::optional<Integer> number) {
-  return number ? std::to_string(*number) : std::string();
-}
-
-void WriteCsvRow(Console& console, const TraceRow& row) {
-  const Moments m = MomentsOf(row);
-  const auto count = [&](uint64_t TensorStatistics::*field) {
-    return row.statistics ? std::to_string((*row.statistics).*field) : std::string();
-  };
-  console.Print("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", CsvInteger(row.step),
-                CsvInteger(row.prev_step), CsvText(row.name), CsvText(row.group),
-                CsvInteger(row.layer), DTypeText(row.form.dtype), Elements(row),
-                count(&TensorStatistics::nan), count(&TensorStatistics::inf),
-                count(&TensorStatistics::zero), CsvNumber(m.min), CsvNumber(m.max),
-                CsvNumber(m.norm), CsvNumber(m.rms), row.digest ? HexDigest(*row.digest) : "",
-                CsvInteger(row.same_as_step),
-                !row.changed   ? ""
-                : *row.changed ? "true"
-                               : "false");
-}
-
-}  // namespace
-
-void TraceJson(Console& console, const Trace& trace) {
-  JsonWriter json(console);
-  json.BeginObject(JsonWriter::Layout::kLines);
-  json.Key("schema").String("dsckpt.trace/1");
-  WriteSteps(json, trace);
-  json.Key("rows").BeginArray(JsonWriter::Layout::kLines);
-  ForEachRow(trace, [&](const TraceRow& row) {
-    WriteRow(json, row);
-    return console.writable();
-  });
+void WriteLeftOut(JsonWriter& json, const Trace& trace) {
+  json.Key("skipped").BeginObject();
+  json.Key("tensors").Uint(trace.summary.skipped.size());
+  json.Key("bytes").Uint(trace.summary.skipped_bytes);
+  json.Key("why");
+  trace.summary.skipped.empty() ? json.Null() : json.Sentence("dtypes that are packed or unknown");
   json.End();
-  WriteEvents(json, trace);
-  json.Key("skipped").BeginArray(JsonWriter::Layout::kLines);
+  json.Key("left_out").BeginArray(JsonWriter::Layout::kLines);
   for (const auto& [path, why] : trace.run.skipped()) {
     json.BeginObject();
     json.Key("path").String(path);
@@ -173,28 +98,37 @@ void TraceJson(Console& console, const Trace& trace) {
     json.End();
   }
   json.End();
-  json.Key("read_bytes").Uint(trace.run.index_bytes());
-  json.Key("seconds").Double(trace.seconds);
-  json.End();
 }
 
-void TraceRows(Console& console, const Trace& trace, const TraceOptions& options) {
-  const bool csv = options.format == "csv";
-  if (csv) {
-    console.Write(
-        "step,prev_step,name,group,layer,dtype,n,nan,inf,zero,min,max,norm,rms,digest,"
-        "same_as_step,changed\n");
-  }
-  uint64_t rows = 0;
-  ForEachRow(trace, [&](const TraceRow& row) {
-    if (options.limit && *options.limit != 0 && rows++ >= *options.limit) return false;
-    if (csv) {
-      WriteCsvRow(console, row);
-    } else {
-      JsonWriter json(console);
-      WriteRow(json, row);
-    }
-    return console.writable();
+/// Members of an object whose members are lines, without what is around them.
+std::string MembersText(const std::function<void(JsonWriter&)>& write) {
+  constexpr std::string_view kBefore = "{\n  ", kBehind = "\n}\n";
+  std::string text;
+  JsonWriter json(text);
+  json.BeginObject(JsonWriter::Layout::kLines);
+  write(json);
+  json.End();
+  return text.substr(kBefore.size(), text.size() - kBefore.size() - kBehind.size());
+}
+
+}  // namespace
+
+std::string TraceJsonHead(const Trace& trace, const std::string& by) {
+  return MembersText([&](JsonWriter& json) {
+    json.Key("schema").String("dsckpt.trace/1");
+    json.Key("by").String(by);
+    json.Key("quick").Bool(trace.quick);
+    WriteSteps(json, trace);
+  });
+}
+
+std::string TraceJsonTail(const Trace& trace) {
+  return MembersText([&](JsonWriter& json) {
+    WriteEvents(json, trace);
+    WriteLeftOut(json, trace);
+    json.Key("read_bytes").Uint(trace.summary.read_bytes);
+    json.Key("index_bytes").Uint(trace.run.index_bytes());
+    json.Key("seconds").Double(trace.seconds);
   });
 }
 

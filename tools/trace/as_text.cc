@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/groups.h"
 #include "tools/items.h"
 #include "tools/terminal/console.h"
 #include "tools/terminal/format.h"
@@ -28,31 +29,33 @@ std::string Short(std::optional<double> number) {
   return Format("{:.3e}", *number);
 }
 
-/// How many tensors of a checkpoint are in the selection, and what statistics say of them.
+/// How many tensors of a checkpoint are in the selection, and what is known of their elements.
 struct Counts {
-  uint64_t tensors = 0, bytes = 0, nan = 0, inf = 0, measured = 0;
+  uint64_t tensors = 0, bytes = 0, nan = 0, inf = 0, known = 0;
+  std::optional<TensorUpdate> update;
 };
 
 Counts CountsOf(const Trace& trace, uint32_t t) {
   Counts counts;
-  for (const uint32_t i : trace.selection.tensors) {
+  for (size_t position = 0; position < trace.selection.tensors.size(); ++position) {
+    const uint32_t i = trace.selection.tensors[position];
     const auto form = trace.run.Form(t, i);
     if (!form) continue;
     ++counts.tensors;
     counts.bytes += form->bytes;
-    const auto statistics = trace.run.Statistics(t, i);
-    if (!statistics) continue;
-    ++counts.measured;
-    counts.nan += statistics->nan;
-    counts.inf += statistics->inf;
+    if (const TensorMeasure* const measure = trace.MeasureOf(position, t)) {
+      ++counts.known;
+      counts.nan += measure->moments.nan;
+      counts.inf += measure->moments.inf;
+      if (!measure->update) continue;
+      counts.update = counts.update ? counts.update->With(*measure->update) : *measure->update;
+    } else if (const auto statistics = trace.run.Statistics(t, i)) {
+      ++counts.known;
+      counts.nan += statistics->nan;
+      counts.inf += statistics->inf;
+    }
   }
   return counts;
-}
-
-void More(Console& console, uint64_t more) {
-  if (more == 0) return;
-  console.Print("{}\n", console.Styled(Style::kDim,
-                                       Format("... {} more (--limit 0 lists all)", Grouped(more))));
 }
 
 void PrintSteps(Console& console, const Trace& trace, uint64_t limit) {
@@ -67,6 +70,7 @@ void PrintSteps(Console& console, const Trace& trace, uint64_t limit) {
               {"TENSORS", Align::kRight},
               {"BYTES", Align::kRight},
               {"CHANGED", Align::kRight},
+              {"UPDATE", Align::kRight},
               {"NAN", Align::kRight},
               {"INF", Align::kRight},
               {"DIGEST"}},
@@ -80,11 +84,12 @@ void PrintSteps(Console& console, const Trace& trace, uint64_t limit) {
                         Grouped(counts.tensors),
                         HumanBytes(counts.bytes),
                         changed ? Grouped(*changed) : "",
-                        counts.measured != 0 ? Grouped(counts.nan) : "",
-                        counts.measured != 0 ? Grouped(counts.inf) : "",
+                        counts.update ? Short(counts.update->Ratio()) : "",
+                        counts.known != 0 ? Grouped(counts.nan) : "",
+                        counts.known != 0 ? Grouped(counts.inf) : "",
                         digest ? HexDigest(*digest).substr(0, 12) : ""};
              });
-  More(console, from);
+  PrintMore(console, from);
 }
 
 /// Events of one kind at one place whose names differ in numbers only.
@@ -150,7 +155,8 @@ void PrintEvents(Console& console, const Trace& trace, uint64_t limit) {
                         one ? "" : Grouped(group.count),
                         one && group.first->tensor ? Short(group.first->value) : ""};
              });
-  More(console, groups.size() - shown);
+  PrintMore(console, groups.size() - shown);
+  if (const std::string nan = FirstNan(trace); !nan.empty()) console.Print("\n{}\n", nan);
   // On lines of their own, which no terminal cuts: they are there to be copied.
   console.Write("\nShown by:\n");
   for (size_t row = 0; row < shown; ++row) {
@@ -160,6 +166,13 @@ void PrintEvents(Console& console, const Trace& trace, uint64_t limit) {
 
 /// What could not be told, and why.
 void PrintUnknown(Console& console, const Trace& trace) {
+  if (!trace.quick) {
+    const uint64_t skipped = trace.summary.skipped.size();
+    if (skipped == 0) return;
+    console.Print("{}, {}, not looked into: dtypes that are packed or unknown.\n",
+                  Count(skipped, "tensor"), HumanBytes(trace.summary.skipped_bytes));
+    return;
+  }
   uint64_t cells = 0, digests = 0, statistics = 0;
   for (const uint32_t t : trace.selection.checkpoints) {
     for (const uint32_t i : trace.selection.tensors) {
@@ -178,15 +191,19 @@ void PrintUnknown(Console& console, const Trace& trace) {
   if (statistics < cells) {
     console.Print(
         "NaN, infinities, zeros and norms are not known of {} of {}: they were saved without "
-        "statistics.\n",
+        "statistics. Without --quick they are read.\n",
         Grouped(cells - statistics), Count(cells, "tensor"));
   }
 }
 
 }  // namespace
 
-void TraceText(Console& console, const Trace& trace, const TraceOptions& options) {
-  const uint64_t limit = options.limit.value_or(console.out_is_terminal() ? kTerminalRows : 0);
+uint64_t TraceLimit(const Console& console, const RowOptions& options) {
+  const bool list = console.out_is_terminal() && options.format == "table";
+  return options.limit.value_or(list ? kTerminalRows : 0);
+}
+
+void TraceText(Console& console, const Trace& trace, uint64_t limit) {
   PrintSteps(console, trace, limit);
   PrintEvents(console, trace, limit);
   console.Write("\n");
@@ -194,10 +211,12 @@ void TraceText(Console& console, const Trace& trace, const TraceOptions& options
   for (const auto& [path, why] : trace.run.skipped()) {
     console.Print("{}: not counted: {}\n", TerminalName(path), SafeText(why));
   }
-  console.Print("{} of {}, {} of indexes read, no tensor data.\n",
+  const std::string data = trace.quick ? std::string("no tensor data")
+                                       : HumanBytes(trace.summary.read_bytes) + " of tensors";
+  console.Print("{} of {}, {} of indexes read, {}.\n",
                 Count(trace.selection.checkpoints.size(), "checkpoint"),
                 Count(trace.selection.tensors.size(), "tensor name"),
-                HumanBytes(trace.run.index_bytes()));
+                HumanBytes(trace.run.index_bytes()), data);
 }
 
 }  // namespace dsckpt::tools

@@ -1,17 +1,12 @@
-// dsckpt trace: what happened in a run, from the indexes of its checkpoints.
-
-#include <errno.h>
-#include <fcntl.h>
-#include <unistd.h>
+// dsckpt trace: what happened in a run, from the indexes of its checkpoints and from elements.
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 
 #include "tools/commands.h"
-#include "tools/rows.h"
 #include "tools/selection_options.h"
 #include "tools/terminal/format.h"
+#include "tools/terminal/table.h"
 #include "tools/terminal/text.h"
 #include "tools/trace/trace.h"
 
@@ -38,7 +33,7 @@ Result<std::vector<std::string>> FailKinds(const std::vector<std::string>& given
       if (!known) {
         return InvalidTrace(Format(
             "--fail-on takes nan, inf, jump, duplicate, frozen, dead, reshaped, retyped, added, "
-            "removed, missing_step and changed, not '{}'",
+            "removed, coarse, missing_step and changed, not '{}'",
             TerminalName(kind)));
       }
       kinds.push_back(kind);
@@ -46,39 +41,6 @@ Result<std::vector<std::string>> FailKinds(const std::vector<std::string>& given
     }
   }
   return kinds;
-}
-
-std::optional<uint64_t> ChangedSince(const Trace& trace, uint32_t before, uint32_t now) {
-  uint64_t changed = 0;
-  for (const uint32_t i : trace.selection.tensors) {
-    const bool was = trace.run.Form(before, i).has_value();
-    const bool is = trace.run.Form(now, i).has_value();
-    if (!was && !is) continue;
-    const auto old = trace.run.Content(before, i), content = trace.run.Content(now, i);
-    if ((was && !old) || (is && !content)) return std::nullopt;
-    changed += old != content ? 1 : 0;
-  }
-  return changed;
-}
-
-Result<Trace> MakeTrace(const TraceOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
-  Trace trace;
-  TrajectoryOptions how;
-  how.step_from = options.step_from;
-  DSCKPT_ASSIGN_OR_RETURN(trace.run, Trajectory::Open(options.operands, how));
-  DSCKPT_ASSIGN_OR_RETURN(trace.selection.checkpoints, SelectCheckpoints(trace.run, options));
-  for (uint32_t i = 0; i < trace.run.tensor_count(); ++i) {
-    if (options.names.Takes(trace.run.tensor(i).name)) trace.selection.tensors.push_back(i);
-  }
-  const auto& checkpoints = trace.selection.checkpoints;
-  trace.changed.resize(checkpoints.size());
-  for (size_t k = 1; k < checkpoints.size(); ++k) {
-    trace.changed[k] = ChangedSince(trace, checkpoints[k - 1], checkpoints[k]);
-  }
-  trace.events = FindEvents(trace.run, trace.selection);
-  trace.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return trace;
 }
 
 bool Found(const Trace& trace, const std::vector<std::string>& kinds) {
@@ -92,85 +54,113 @@ bool Found(const Trace& trace, const std::vector<std::string>& kinds) {
   });
 }
 
-/// Standard output becomes this file.
-Status WriteInto(Console& console, const std::string& path) {
-  console.Flush();
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  const bool done = file >= 0 && dup2(file, STDOUT_FILENO) >= 0;
-  const int error = errno;
-  if (file >= 0) close(file);
-  if (done) return {};
-  return Status(StatusCode::kIoError, "cannot write the result").WithErrno(error).WithPath(path);
-}
-
-Result<std::string> FormatOf(const Console& console, const TraceOptions& options) {
+Result<std::string> FormatOf(const Console& console, const RowOptions& options) {
   if (console.json() && !options.format.empty()) {
     return InvalidTrace("--json and --format say two things: give one of them");
   }
   if (console.json()) return std::string("json");
-  return options.format.empty() ? FormatOfName(options.output) : options.format;
+  const std::string format = options.format.empty() ? FormatOfName(options.file) : options.format;
+  if (format == "table" && !options.file.empty()) {
+    return InvalidTrace("-o " + options.file +
+                        ": a table goes to standard output only: give --format, or a name that "
+                        "ends in .csv, .jsonl, .json or .arrow");
+  }
+  return format;
 }
 
-void Write(Console& console, const Trace& trace, const TraceOptions& options) {
-  if (options.format == "json") {
-    TraceJson(console, trace);
-  } else if (options.format == "table") {
-    TraceText(console, trace, options);
-  } else {
-    TraceRows(console, trace, options);
+/// What is wrong with the options, before anything is read.
+Status Check(const Console& console, TraceOptions& options) {
+  DSCKPT_ASSIGN_OR_RETURN(options.rows.format, FormatOf(console, options.rows));
+  DSCKPT_ASSIGN_OR_RETURN(options.fail_on, FailKinds(options.fail_on));
+  const bool coarse = std::ranges::find(options.fail_on, "coarse") != options.fail_on.end();
+  if (options.reading.quick && coarse) {
+    return InvalidTrace("--fail-on coarse needs elements: leave out --quick");
   }
+  return EmptyTraceRows().Arrange(options.rows);
+}
+
+/// The rows as a document or a table.
+Status WriteRows(Console& console, const Trace& trace, const TraceOptions& options) {
+  RowOptions how = options.rows;
+  const uint64_t limit = TraceLimit(console, how);
+  how.limit = limit == 0 ? std::nullopt : std::optional(limit);
+  const std::string by = options.by.empty() ? "tensor" : options.by;
+  Rows rows = TraceRows(trace, by);
+  const size_t all = rows.size();
+  DSCKPT_RETURN_IF_ERROR(rows.Arrange(how));
+  const bool json = how.format == "json";
+  DSCKPT_RETURN_IF_ERROR(rows.Write(console, how, json ? TraceJsonHead(trace, by) : "",
+                                    json ? TraceJsonTail(trace) : ""));
+  if (how.format == "table") PrintMore(console, all - rows.size());
+  return {};
+}
+
+Status WriteTrace(Console& console, const Trace& trace, const TraceOptions& options) {
+  if (options.quiet && options.rows.file.empty()) return {};
+  if (options.rows.format != "table") return WriteRows(console, trace, options);
+  TraceText(console, trace, TraceLimit(console, options.rows));
+  if (options.by.empty()) return {};
+  console.Write("\n");
+  return WriteRows(console, trace, options);
 }
 
 int RunTrace(Console& console, const TraceOptions& given) {
-  if (!given.quick) {
-    return console.Fail(
-        InvalidTrace("this release reads indexes only: give --quick to say that this is meant"));
-  }
   TraceOptions options = given;
-  const auto format = FormatOf(console, options);
-  if (!format.ok()) return console.Fail(format.status());
-  options.format = *format;
-  const auto kinds = FailKinds(options.fail_on);
-  if (!kinds.ok()) return console.Fail(kinds.status());
-  const auto trace = MakeTrace(options);
+  if (Status status = Check(console, options); !status.ok()) return console.Fail(status);
+  const auto trace = MakeTrace(console, options);
   if (!trace.ok()) return console.Fail(trace.status());
-  if (trace->selection.checkpoints.empty() || trace->selection.tensors.empty()) {
-    console.Note(trace->selection.checkpoints.empty()
-                     ? "--steps, --last and --every leave no checkpoint"
-                     : "--filter and --exclude leave no tensor");
+  const bool none =
+      trace->selection.tensors.empty() && options.names.any() && options.reading.part.count == 1;
+  if (trace->selection.checkpoints.empty() || none) {
+    console.Note(none ? "--filter and --exclude leave no tensor"
+                      : "--steps, --last and --every leave no checkpoint");
     return kExitNo;
   }
-  if (!options.quiet) {
-    if (!options.output.empty()) {
-      if (Status status = WriteInto(console, options.output); !status.ok()) {
-        return console.Fail(status);
-      }
-    }
-    Write(console, *trace, options);
+  if (Status status = WriteTrace(console, *trace, options); !status.ok()) {
+    return console.Fail(status);
   }
-  return Found(*trace, *kinds) ? kExitNo : kExitOk;
+  return Found(*trace, options.fail_on) ? kExitNo : kExitOk;
 }
 
 constexpr const char* kFooter =
     "Examples:\n"
     "  dsckpt trace --quick run\n"
-    "  dsckpt trace --quick run --filter '*.weight' --steps 1000: -o weights.csv\n"
+    "  dsckpt trace run --cache run.measures --by layer\n"
+    "  dsckpt trace run --filter '*.weight' --steps 1000: -o weights.csv\n"
     "  dsckpt trace --quick run -q --fail-on nan,duplicate\n"
-    "  dsckpt trace --quick models/step*.safetensors --json | jq '.events[]'\n"
+    "  dsckpt trace models/step*.safetensors --json | jq '.events[]'\n"
+    "  dsckpt trace run --part 3/64 --cache part3.measures -q\n"
+    "  dsckpt trace run -o run.csv --combine part*.measures\n"
     "\n"
     "PATH is a run (a directory of checkpoints, whatever wrote them) or a checkpoint;\n"
     "RUN@STEP, RUN@latest and RUN@-2 are checkpoints of a run. They are put in the order\n"
-    "of steps; those whose step nobody knows come last. No tensor data is read: digests\n"
-    "tell what changed, and files that were saved with statistics tell NaN, infinities,\n"
-    "zeros and norms. Plain safetensors record neither.\n"
+    "of steps; those whose step nobody knows come last. Each tensor is read once in each\n"
+    "checkpoint, but not where its digest is that of the one before. With --quick no tensor\n"
+    "data is read: digests tell what changed, and files that were saved with statistics\n"
+    "tell NaN, infinities, zeros and norms. Plain safetensors record neither.\n"
     "\n"
-    "The table lists checkpoints with how many tensors CHANGED since the one before, then\n"
-    "events: nan, inf, jump (of the norm), duplicate (a checkpoint that holds what an\n"
-    "earlier one holds), frozen (never changes while others do), dead (all zero),\n"
-    "reshaped, retyped, added, removed, missing_step; then a command that shows each.\n"
-    "Events of tensors whose names differ in numbers alone are one line. csv and jsonl\n"
-    "have one row for each tensor and step; JSON (schema dsckpt.trace/1) has steps, rows,\n"
-    "events, skipped, read_bytes and seconds. No value is null, or nothing in csv.\n"
+    "The table lists checkpoints with how many tensors CHANGED since the one before and how\n"
+    "large the UPDATE is against what was there, then events: nan, inf, jump (of the update\n"
+    "by step; with --quick of the norm), duplicate (a checkpoint that holds what an earlier\n"
+    "one holds), frozen (never changes while others do), dead (all zero), reshaped, retyped,\n"
+    "added, removed, coarse (updates below what the dtype can tell apart), missing_step;\n"
+    "then a command that shows each. Events of tensors whose names differ in numbers alone\n"
+    "are one line. With --by the rows follow.\n"
+    "csv, jsonl and json have one row for each tensor, or group of --by, and step. Columns:\n"
+    "upd_norm, upd_rms, upd_ratio (by the norm before) and upd_per_step are those of the\n"
+    "update since prev_step; cos_prev is the cosine of the angle between it and the update\n"
+    "before it, angle_prev 1 - cos of the angle between the tensor and what it was, and\n"
+    "dist_init how far it is from the first checkpoint; changed is the share of elements\n"
+    "with other bits. flags adds 1 (coarse), 2 (jump), 4 (the content of prev_step) and 8\n"
+    "(another dtype or shape). No value is null, or nothing in csv. Groups are as if their\n"
+    "tensors were one. Numbers have the same bits on every machine, with any number of\n"
+    "threads or parts.\n"
+    "\n"
+    "--cache FILE keeps what was measured by the content of tensors: the next time only\n"
+    "what is new is read. Processes that share a run take --part I/N with a cache each;\n"
+    "--combine reads their caches, and needs no tensors then. It stands behind PATH.\n"
+    "JSON (schema dsckpt.trace/1) has steps, rows, events, skipped, left_out, read_bytes\n"
+    "(of tensors), index_bytes and seconds.\n"
     "--steps 0,512,1000: are steps and ranges FROM:BEFORE:STRIDE; then --last, then\n"
     "--every. --step-from attr:KEY, meta:KEY or name:REGEX says where steps stand.\n"
     "Exit code: 0 done; 1 something of --fail-on was found, or nothing was selected; 2\n"
@@ -184,21 +174,14 @@ Command AddTrace(Program& program) {
   line.Add("PATH", options->operands, "Runs, or checkpoints one by one")
       .Required()
       .Placeholder("...");
-  line.AddFlag("--quick", options->quick, "Read indexes only; this release does nothing else");
   AddNameFilter(line, options->names, "Only names that match a pattern; repeatable",
                 "Not those that match; repeatable");
-  line.Add("--steps", options->steps, "Only these steps and ranges; repeatable")
-      .Repeatable()
-      .Placeholder("LIST");
-  line.Add("--last", options->last, "Only the last N checkpoints").FromZero().Placeholder("N");
-  line.Add("--every", options->every, "Only each N-th checkpoint").FromZero().Placeholder("N");
-  line.Add("--step-from", options->step_from, "What tells the step").Placeholder("RULE");
-  AddFormatOption(line, options->format);
-  line.Add("-o,--output", options->output, "Write into a file; its suffix tells the format")
-      .Placeholder("FILE");
-  line.Add("--limit", options->limit, "At most N lines a list; 0: all (on a terminal: 40)")
-      .FromZero()
-      .Placeholder("N");
+  AddStepOptions(line, options->steps);
+  AddReadingOptions(line, options->reading, true);
+  line.Add("--by", options->by, "tensor, pattern, layer, module, dtype or all")
+      .OneOf({"tensor", "pattern", "layer", "module", "dtype", "all"})
+      .Placeholder("WHAT");
+  AddRowOptions(line, options->rows);
   line.Add("--fail-on", options->fail_on, "Exit with 1 when one of these events, or changed, is")
       .Repeatable()
       .Placeholder("KINDS");

@@ -71,10 +71,9 @@ void Take(const Trajectory& run, const StepRange& range, std::vector<bool>& take
 
 }  // namespace
 
-Result<std::vector<uint32_t>> SelectCheckpoints(const Trajectory& run,
-                                                const TraceOptions& options) {
-  std::vector<bool> taken(run.size(), options.steps.empty());
-  for (const std::string& text : options.steps) {
+Result<std::vector<uint32_t>> SelectCheckpoints(const Trajectory& run, const StepChoice& choice) {
+  std::vector<bool> taken(run.size(), choice.steps.empty());
+  for (const std::string& text : choice.steps) {
     for (const std::string& part : Split(text, ',')) {
       DSCKPT_ASSIGN_OR_RETURN(const StepRange range, ParseRange(part));
       Take(run, range, taken);
@@ -84,15 +83,48 @@ Result<std::vector<uint32_t>> SelectCheckpoints(const Trajectory& run,
   for (uint32_t t = 0; t < run.size(); ++t) {
     if (taken[t]) checkpoints.push_back(t);
   }
-  if (options.last && *options.last < checkpoints.size()) {
+  if (choice.last && *choice.last < checkpoints.size()) {
     checkpoints.erase(checkpoints.begin(),
-                      checkpoints.end() - static_cast<std::ptrdiff_t>(*options.last));
+                      checkpoints.end() - static_cast<std::ptrdiff_t>(*choice.last));
   }
-  if (options.every && *options.every > 1) {
+  if (choice.every && *choice.every > 1) {
     size_t position = 0;
-    std::erase_if(checkpoints, [&](uint32_t) { return position++ % *options.every != 0; });
+    std::erase_if(checkpoints, [&](uint32_t) { return position++ % *choice.every != 0; });
   }
   return checkpoints;
+}
+
+Result<std::optional<uint32_t>> FindAgainst(const Trajectory& run,
+                                            const std::vector<uint32_t>& selected,
+                                            const std::string& against) {
+  using Position = std::optional<uint32_t>;
+  if (against == "prev" || selected.empty()) return Position();
+  if (against == "init") return Position(selected.front());
+  if (against == "final") return Position(selected.back());
+  const auto step = ParseNumber(against);
+  if (!step) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        Format("--against takes prev, init, final or a step, not '{}'", TerminalName(against)));
+  }
+  for (uint32_t t = 0; t < run.size(); ++t) {
+    if (run.step(t) == step) return Position(t);
+  }
+  return Status(StatusCode::kNotFound,
+                Format("--against {}: no checkpoint has this step", against));
+}
+
+Result<TracePart> ParsePart(const std::string& text) {
+  constexpr int64_t kMost = 1'000'000;
+  const std::vector<std::string> parts = Split(text, '/');
+  const auto index = ParseNumber(parts[0]);
+  const auto count = parts.size() == 2 ? ParseNumber(parts[1]) : std::nullopt;
+  if (index && count && *index > 0 && *index <= *count && *count <= kMost) {
+    return TracePart{static_cast<uint32_t>(*index), static_cast<uint32_t>(*count)};
+  }
+  return Status(
+      StatusCode::kInvalidArgument,
+      Format("--part takes I/N with I from 1 to N, such as 3/64, not '{}'", TerminalName(text)));
 }
 
 std::optional<uint64_t> LayerOf(std::string_view name) {

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from .. import pending, tools
+from .. import paths, tools
 from ..errors import DsckptError
 from .recognize import Found, Kind, recognize
 
@@ -87,8 +87,7 @@ def convert(
             conversion), Corrupt, ...
         PickleRefused: A class is not allowed; nothing was unpickled.
     """
-    pending.settle(source)
-    found = recognize(os.fsdecode(source))
+    found = recognize(paths.resolve(source))
     wanted = format or ("safetensors" if found.kind is Kind.DSCKPT else "dsckpt")
     target = Path(os.fsdecode(destination))
     changes = tools.selection(filter, exclude, strip_prefix, rename, dtype)

@@ -22,7 +22,7 @@ const cells = {
   flags: null,
   first: null,  // the column in which the content was first seen; -1: not known
 };
-const FLAG = { present: 1, same: 2, coarse: 4, jump: 8, retyped: 16 };
+const FLAG = { coarse: 1, jump: 2, same: 4, other: 8, present: 16 };
 
 // Codes of 16 bits, as Pack() of tools/report/cells.h writes them.
 function decoded(metric, low, high, codes) {

@@ -66,6 +66,6 @@ function cellText(row, column) {
   if (cells.flags[at] & FLAG.same) parts.push('unchanged');
   if (cells.flags[at] & FLAG.coarse) parts.push('smaller than the dtype can tell apart');
   if (cells.flags[at] & FLAG.jump) parts.push('jump');
-  if (cells.flags[at] & FLAG.retyped) parts.push('other dtype or shape');
+  if (cells.flags[at] & FLAG.other) parts.push('other dtype or shape');
   return parts.join(', ');
 }

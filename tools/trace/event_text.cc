@@ -1,8 +1,8 @@
-// The long table by tensor and checkpoint, and the commands that show events.
+// What is said of an event: the command that shows it, and where the first NaN is.
 
-#include <map>
-#include <utility>
+#include <algorithm>
 
+#include "tools/terminal/format.h"
 #include "tools/terminal/text.h"
 #include "tools/trace/trace.h"
 
@@ -39,39 +39,6 @@ std::string GlobQuoted(std::string_view name) {
 
 }  // namespace
 
-std::vector<TraceRow> RowsOf(const Trace& trace, uint32_t tensor, const std::string& group) {
-  const Trajectory& run = trace.run;
-  std::vector<TraceRow> rows;
-  std::map<std::pair<uint64_t, uint64_t>, uint32_t> first;
-  std::optional<uint32_t> before;
-  for (const uint32_t t : trace.selection.checkpoints) {
-    const auto form = run.Form(t, tensor);
-    if (!form) continue;
-    TraceRow& row = rows.emplace_back();
-    row.checkpoint = t;
-    row.tensor = tensor;
-    row.step = run.step(t);
-    row.name = run.tensor(tensor).name;
-    row.group = group;
-    row.layer = LayerOf(row.name);
-    row.form = *form;
-    row.statistics = run.Statistics(t, tensor);
-    row.digest = run.Digest(t, tensor);
-    const auto content = run.Content(t, tensor);
-    if (before) {
-      row.prev_step = run.step(*before);
-      const auto old = run.Content(*before, tensor);
-      if (old && content) row.changed = *old != *content;
-    }
-    if (content) {
-      const auto [known, added] = first.emplace(std::pair(content->high, content->low), t);
-      if (!added) row.same_as_step = run.step(known->second);
-    }
-    before = t;
-  }
-  return rows;
-}
-
 std::string CommandFor(const Trace& trace, const TrajectoryEvent& event) {
   const Trajectory& run = trace.run;
   const std::string here = ShellQuoted(run.operand(event.checkpoint));
@@ -84,6 +51,7 @@ std::string CommandFor(const Trace& trace, const TrajectoryEvent& event) {
     case TrajectoryEventKind::kFrozen:
       return "dsckpt hash " + there + here + filter;
     case TrajectoryEventKind::kJump:
+    case TrajectoryEventKind::kCoarse:
     case TrajectoryEventKind::kReshaped:
     case TrajectoryEventKind::kRetyped:
     case TrajectoryEventKind::kAdded:
@@ -97,8 +65,23 @@ std::string CommandFor(const Trace& trace, const TrajectoryEvent& event) {
       return "dsckpt ls " + (end == std::string::npos ? "." : ShellQuoted(text.substr(0, end)));
     }
     default:
-      return "dsckpt inspect --json " + here + filter;
+      return "dsckpt stats " + here + filter;
   }
+}
+
+std::string FirstNan(const Trace& trace) {
+  const auto found = std::ranges::find(trace.events, TrajectoryEventKind::kNan,
+                                       [](const TrajectoryEvent& event) { return event.kind; });
+  if (found == trace.events.end() || !found->tensor) return {};
+  const auto step = [&](std::optional<uint32_t> t) {
+    const auto known = t ? trace.run.step(*t) : std::nullopt;
+    return known ? "step " + std::to_string(*known) : "a checkpoint of unknown step";
+  };
+  const std::string where = TerminalName(trace.run.tensor(*found->tensor).name);
+  const std::string element = found->element ? Format(", element {}", *found->element) : "";
+  const std::string clean = found->other ? "; the last one without is " + step(found->other) : "";
+  return Format("The first NaN is in {}{}, at {}{}.", where, element, step(found->checkpoint),
+                clean);
 }
 
 }  // namespace dsckpt::tools

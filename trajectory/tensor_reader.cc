@@ -1,0 +1,70 @@
+#include "trajectory/tensor_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "dsckpt/limits.h"
+#include "format/checksum.h"
+
+namespace dsckpt::trajectory {
+
+Result<TensorReader::Stored*> TensorReader::Open(uint32_t t) {
+  Stored& stored = stored_[t];
+  std::call_once(stored.once, [&] {
+    stored.opened = [&]() -> Status {
+      DSCKPT_ASSIGN_OR_RETURN(const Checkpoint checkpoint, run_.OpenCheckpoint(t));
+      DSCKPT_ASSIGN_OR_RETURN(const LogicalTensorInfo info,
+                              checkpoint.FindTensor(run_.tensor(tensor_).name));
+      DSCKPT_ASSIGN_OR_RETURN(stored.whole, checkpoint.FindWhole(info.ordinal));
+      if (!stored.whole) return {};
+      stored.mapped = stored.whole->file.MappedView(stored.whole->info);
+      if (!stored.mapped || !verify_) return {};
+      stored.checked.resize(stored.whole->file.ChunkSums(stored.whole->info).size());
+      return {};
+    }();
+  });
+  if (!stored.opened.ok()) return stored.opened;
+  return &stored;
+}
+
+/// A chunk that two threads meet at once is checked by both.
+Status TensorReader::Check(uint32_t t, Stored& stored, uint64_t offset, uint64_t size) const {
+  const std::span<const std::byte> all = stored.mapped->bytes();
+  const auto sums = stored.whole->file.ChunkSums(stored.whole->info);
+  const uint64_t end =
+      std::min<uint64_t>((offset + size + kChunkBytes - 1) / kChunkBytes, stored.checked.size());
+  for (uint64_t chunk = offset / kChunkBytes; chunk < end; ++chunk) {
+    if (stored.checked[chunk].load(std::memory_order_relaxed)) continue;
+    const uint64_t begin = chunk * kChunkBytes;
+    const auto bytes = all.subspan(begin, std::min(kChunkBytes, all.size() - begin));
+    if (format::HashChunk(bytes) != sums[chunk]) {
+      // Reading says what is wrong, or that the file is another one by now.
+      std::vector<std::byte> copy(bytes.size());
+      DSCKPT_RETURN_IF_ERROR(run_.Read(t, tensor_, begin, copy));
+      return Status(StatusCode::kCorrupt, "the file changed while it was read")
+          .WithPath(run_.path(t));
+    }
+    stored.checked[chunk].store(true, std::memory_order_relaxed);
+  }
+  return {};
+}
+
+Result<std::span<const std::byte>> TensorReader::Read(uint32_t t, uint64_t offset, uint64_t size,
+                                                      std::vector<std::byte>& buffer) {
+  DSCKPT_ASSIGN_OR_RETURN(Stored* const stored, Open(t));
+  if (stored->mapped) {
+    DSCKPT_RETURN_IF_ERROR(Check(t, *stored, offset, size));
+    return stored->mapped->bytes().subspan(offset, size);
+  }
+  if (buffer.size() < size) buffer.resize(size);
+  const std::span<std::byte> out = std::span(buffer).first(size);
+  DSCKPT_RETURN_IF_ERROR(run_.Read(t, tensor_, offset, out, verify_));
+  return std::span<const std::byte>(out);
+}
+
+Result<bool> TensorReader::IsMapped(uint32_t t) {
+  DSCKPT_ASSIGN_OR_RETURN(const Stored* const stored, Open(t));
+  return stored->mapped.has_value();
+}
+
+}  // namespace dsckpt::trajectory

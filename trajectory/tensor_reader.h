@@ -1,0 +1,54 @@
+#ifndef DSCKPT_TRAJECTORY_TENSOR_READER_H_
+#define DSCKPT_TRAJECTORY_TENSOR_READER_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "dsckpt/status.h"
+#include "dsckpt/trajectory.h"
+
+// The elements of one tensor in many checkpoints.
+
+namespace dsckpt::trajectory {
+
+/// Reads one tensor: from mapped files where it lies there as it is, which takes neither memory nor
+/// descriptors. Thread-safe. It keeps hold of the files until it goes.
+class TensorReader {
+ public:
+  /// `verify`: whether chunks are checked; mapped ones are once.
+  TensorReader(const Trajectory& run, uint32_t tensor, bool verify)
+      : run_(run), tensor_(tensor), verify_(verify), stored_(run.size()) {}
+
+  /// `size` bytes of checkpoint `t` from `offset` on, in the file or in `buffer`, which keeps its
+  /// memory for later calls.
+  Result<std::span<const std::byte>> Read(uint32_t t, uint64_t offset, uint64_t size,
+                                          std::vector<std::byte>& buffer);
+  /// Whether Read() of checkpoint `t` leaves its buffer alone.
+  Result<bool> IsMapped(uint32_t t);
+
+ private:
+  struct Stored {
+    std::once_flag once;
+    Status opened;
+    std::optional<StoredWhole> whole;
+    std::optional<Tensor> mapped;
+    std::deque<std::atomic<bool>> checked;  // By chunk; empty: nothing to check by.
+  };
+  Result<Stored*> Open(uint32_t t);
+  Status Check(uint32_t t, Stored& stored, uint64_t offset, uint64_t size) const;
+
+  const Trajectory run_;
+  const uint32_t tensor_;
+  const bool verify_;
+  std::deque<Stored> stored_;  // By checkpoint.
+};
+
+}  // namespace dsckpt::trajectory
+
+#endif  // DSCKPT_TRAJECTORY_TENSOR_READER_H_
