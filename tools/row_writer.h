@@ -17,7 +17,10 @@ namespace dsckpt::tools {
 
 class Console;
 
-/// What stands in JSON for it.
+/// A field of CSV, as RFC 4180 has it.
+std::string CsvText(std::string_view text);
+
+/// What stands in JSON for a cell.
 std::string JsonText(const Cell& cell);
 
 /// Where rows go, and what is around them.
