@@ -17,10 +17,10 @@ namespace dsckpt::tools {
 
 class Console;
 
-/// A field of CSV, as RFC 4180 has it.
-std::string CsvText(std::string_view text);
 /// What stands in JSON for it.
 std::string JsonText(const Cell& cell);
+/// What stands in CSV for it, as RFC 4180 has it.
+std::string CsvText(const Cell& cell);
 
 /// Where rows go, and what is around them.
 struct RowTarget {
