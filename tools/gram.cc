@@ -14,6 +14,7 @@
 #include "tools/commands.h"
 #include "tools/numpy.h"
 #include "tools/output_file.h"
+#include "tools/row_writer.h"
 #include "tools/rows.h"
 #include "tools/selection_options.h"
 #include "tools/terminal/format.h"

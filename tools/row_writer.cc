@@ -27,7 +27,14 @@ std::string ShapeJson(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-/// A field, as RFC 4180 has it.
+std::string CsvCell(const Cell& cell) {
+  if (IsMissing(cell)) return "";
+  const auto* text = std::get_if<std::string>(&cell);
+  return CsvText(text != nullptr ? *text : JsonText(cell));
+}
+
+}  // namespace
+
 std::string CsvText(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
   std::string quoted = "\"";
@@ -37,14 +44,6 @@ std::string CsvText(std::string_view text) {
   }
   return quoted + "\"";
 }
-
-std::string CsvCell(const Cell& cell) {
-  if (IsMissing(cell)) return "";
-  const auto* text = std::get_if<std::string>(&cell);
-  return CsvText(text != nullptr ? *text : JsonText(cell));
-}
-
-}  // namespace
 
 std::string JsonText(const Cell& cell) {
   if (IsMissing(cell)) return "null";

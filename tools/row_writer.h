@@ -17,6 +17,9 @@ namespace dsckpt::tools {
 
 class Console;
 
+/// A field of CSV, as RFC 4180 has it.
+std::string CsvText(std::string_view text);
+
 /// What stands in JSON for it.
 std::string JsonText(const Cell& cell);
 

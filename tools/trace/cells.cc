@@ -96,8 +96,7 @@ Rows EmptyTraceRows() {
                {"dist_init", kDouble}, {"changed", kDouble},
                {"digest", kText},      {"same_as_step", kInt64},
                {"flags", kUint32}},
-              {"step", "name", "n", "nan", "inf", "rms", "norm", "upd_ratio", "upd_per_step",
-               "cos_prev", "dist_init", "changed"});
+              {"step", "name", "nan", "norm", "upd_ratio", "cos_prev", "dist_init", "changed"});
 }
 
 void ForEachTraceRow(const Trace& trace, const std::string& by, const TakeTraceRow& take) {

@@ -122,9 +122,8 @@ Result<TracePart> ParsePart(const std::string& text) {
   if (index && count && *index > 0 && *index <= *count && *count <= kMost) {
     return TracePart{static_cast<uint32_t>(*index), static_cast<uint32_t>(*count)};
   }
-  return Status(
-      StatusCode::kInvalidArgument,
-      Format("--part takes I/N with I from 1 to N, such as 3/64, not '{}'", TerminalName(text)));
+  return Status(StatusCode::kInvalidArgument,
+                Format("takes I/N with I from 1 to N, such as 3/64, not '{}'", TerminalName(text)));
 }
 
 std::optional<uint64_t> LayerOf(std::string_view name) {
