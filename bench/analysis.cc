@@ -1,15 +1,10 @@
 #include "dsckpt/analysis.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
-
-#include <atomic>
-#include <cstring>
-#include <random>
-#include <thread>
 
 #include "bench/bench.h"
 #include "bench/measure.h"
+#include "bench/reading.h"
 #include "bench/tensors.h"
 #include "dsckpt/engine.h"
 
@@ -17,50 +12,6 @@
 
 namespace dsckpt::bench {
 namespace {
-
-constexpr int kThreads = 2;
-
-/// Normally distributed, so that no element is like its neighbours; `seed` tells files apart.
-void FillAnalysed(DType dtype, uint32_t seed, std::span<std::byte> bytes) {
-  std::minstd_rand random(seed);
-  std::normal_distribution<float> weights(0, 0.02f);
-  std::vector<float> pattern((1 << 20) + 7);
-  for (float& weight : pattern) weight = weights(random);
-  const size_t width = dtype == kF32 ? 4 : 2;
-  for (size_t at = 0, i = 0; at + width <= bytes.size(); at += width, ++i) {
-    const auto* weight = reinterpret_cast<const std::byte*>(&pattern[i % pattern.size()]);
-    std::memcpy(bytes.data() + at, weight + 4 - width, width);
-  }
-}
-
-uint64_t SumWords(std::span<const std::byte> bytes) {
-  uint64_t sums[16] = {};
-  for (size_t at = 0; at + sizeof sums <= bytes.size(); at += sizeof sums) {
-    uint64_t words[16];
-    std::memcpy(words, bytes.data() + at, sizeof words);
-    for (size_t i = 0; i < 16; ++i) sums[i] ^= words[i];
-  }
-  uint64_t all = 0;
-  for (const uint64_t sum : sums) all ^= sum;
-  return all;
-}
-
-/// All tensors of the mapped files, read by as many threads as the analysis has.
-double ReadSeconds(const std::vector<std::span<const std::byte>>& spans) {
-  const Timer timer;
-  std::vector<std::thread> threads;
-  std::vector<uint64_t> sums(kThreads);
-  for (size_t t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&, t] {
-      for (size_t i = t; i < spans.size(); i += kThreads) sums[t] ^= SumWords(spans[i]);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  const double seconds = timer.seconds();
-  static std::atomic<uint64_t> kept;
-  kept = sums[0] ^ sums[1];
-  return seconds;
-}
 
 struct Two {
   std::unique_ptr<ScratchFile> files[2];
@@ -83,7 +34,7 @@ dsckpt::Result<Two> SaveTwo(const Options& options, DType dtype) {
   two.bytes = PayloadBytes(tensors);
   DSCKPT_ASSIGN_OR_RETURN(const Buffer buffer, Buffer::Allocate(SpanBytes(tensors), false));
   for (size_t i = 0; i < 2; ++i) {
-    FillAnalysed(dtype, static_cast<uint32_t>(i + 1), buffer.bytes());
+    FillWeights(dtype, static_cast<uint32_t>(i + 1), buffer.bytes());
     two.files[i] = std::make_unique<ScratchFile>(options.dir, fmt::format("analysis-{}", i));
     const std::string& path = two.files[i]->path();
     DSCKPT_RETURN_IF_ERROR(
@@ -101,15 +52,16 @@ dsckpt::Result<Two> SaveTwo(const Options& options, DType dtype) {
 
 dsckpt::Result<double> MomentsSeconds(const Two& two, bool verify) {
   const Timer timer;
-  DSCKPT_ASSIGN_OR_RETURN(const auto report, Moments(two.checkpoints[0], two.ordinals,
-                                                     {.threads = kThreads, .verify = verify}));
+  DSCKPT_ASSIGN_OR_RETURN(
+      const auto report,
+      Moments(two.checkpoints[0], two.ordinals, {.threads = kReadingThreads, .verify = verify}));
   if (report.read_bytes != two.bytes) return Status(StatusCode::kMismatch, "not all was read");
   return timer.seconds();
 }
 
 dsckpt::Result<double> DiffSeconds(const Two& two, bool verify) {
   DiffOptions options;
-  options.reading = {.threads = kThreads, .verify = verify};
+  options.reading = {.threads = kReadingThreads, .verify = verify};
   const Timer timer;
   DSCKPT_ASSIGN_OR_RETURN(const auto report, Diff(two.checkpoints[0], two.checkpoints[1], options));
   if (report.read_bytes != 2 * two.bytes) return Status(StatusCode::kMismatch, "not all was read");

@@ -53,6 +53,8 @@ dsckpt::Result<Results> RunReturn(const Options& options);
 dsckpt::Result<Results> RunStatistics(const Options& options);
 /// Moments() and Diff() of files in the page cache; the limit only reads.
 dsckpt::Result<Results> RunAnalysis(const Options& options);
+/// Measure() of a run in the page cache; the limit only reads.
+dsckpt::Result<Results> RunTrajectory(const Options& options);
 
 /// Saves of GPU memory: Save() and FenceOnStream() returning; capture against one large copy to
 /// pinned memory; durable against the bare write loop. With a pool that holds the state; one of a

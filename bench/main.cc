@@ -54,6 +54,7 @@ dsckpt::Result<Results> Run(const std::string& workload, const Options& options)
   if (workload == "open") return RunOpen(options);
   if (workload == "statistics") return RunStatistics(options);
   if (workload == "analysis") return RunAnalysis(options);
+  if (workload == "trace") return RunTrajectory(options);
   if (workload == "gpu-save") return RunGpuSave(options);
   if (workload == "gpu-load") return RunGpuLoad(options);
   if (workload == "gpu-train") return RunGpuTrain(options);
@@ -67,14 +68,13 @@ int Main(int argc, char** argv) {
   bool json = false;
   CLI::App app("Measures dsckpt against what the hardware gives.");
   app.add_option("workload", workload,
-                 "save, load, open, verify, merge, return, statistics, analysis, ablate, gpu-save, "
-                 "gpu-load or "
-                 "gpu-train")
+                 "save, load, open, verify, merge, return, statistics, analysis, trace, ablate, "
+                 "gpu-save, gpu-load or gpu-train")
       ->required()
       ->check(CLI::IsMember({"save", "load", "open", "verify", "merge", "return", "statistics",
-                             "analysis", "ablate", "gpu-save", "gpu-load", "gpu-train"}));
+                             "analysis", "trace", "ablate", "gpu-save", "gpu-load", "gpu-train"}));
   app.add_option("--bytes", options.bytes,
-                 "tensor bytes of save, load, verify, merge, statistics and analysis")
+                 "tensor bytes of save, load, verify, merge, statistics, analysis and trace")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("4G");
   app.add_option("--tensors", options.tensors,

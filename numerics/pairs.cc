@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "numerics/kernels.h"
 #include "numerics/position.h"
@@ -111,9 +112,7 @@ class Comparison {
 
   void AddBlock(const std::byte* a, const std::byte* b, size_t count) {
     PairBlock found;
-    if (count == kBlockElements && kernel_ != nullptr && kernel_(a, b, found, found_.max_rel)) {
-      return Include(a, b, found);
-    }
+    if (kernel_ != nullptr && Run(a, b, count, found)) return Include(a, b, count, found);
     const Block block(dtype_, a, b, count);
     if (count < kBlockElements || kernel_ != nullptr || block.complex()) return AddSingly(block);
     const auto bytes = [](const double* v) { return reinterpret_cast<const std::byte*>(v); };
@@ -125,7 +124,7 @@ class Comparison {
       found.changed += block.Changed(i) ? 1 : 0;
       found.max_ulp = std::max(found.max_ulp, block.Ulp(i));
     }
-    Include(a, b, found);
+    Include(a, b, count, found);
   }
 
   PairStatistics Finish() {
@@ -140,24 +139,35 @@ class Comparison {
   }
 
  private:
-  /// A whole block of finite elements, as a kernel saw it.
-  void Include(const std::byte* a, const std::byte* b, const PairBlock& found) {
+  /// The kernel on one block. The last one of a tensor is filled with zeros, which change no bit.
+  bool Run(const std::byte* a, const std::byte* b, size_t count, PairBlock& found) {
+    if (count == kBlockElements) return kernel_(a, b, found, found_.max_rel);
+    const size_t element_bytes = FindDType(dtype_)->block_bytes;
+    std::vector<std::byte> filled(2 * kBlockElements * element_bytes);
+    std::byte* const second = filled.data() + kBlockElements * element_bytes;
+    std::memcpy(filled.data(), a, count * element_bytes);
+    std::memcpy(second, b, count * element_bytes);
+    return kernel_(filled.data(), second, found, found_.max_rel);
+  }
+  /// A block of finite elements, as a kernel saw it.
+  void Include(const std::byte* a, const std::byte* b, size_t count, const PairBlock& found) {
     if (found.max_abs > found_.max_abs) {
       found_.max_abs = found.max_abs;
       found_.max_index = found_.count;
       greatest_a_ = a;
       greatest_b_ = b;
+      greatest_count_ = count;
     }
     if (tolerance_ && found.max_abs > tolerance_->absolute) {
-      const Block block(dtype_, a, b, kBlockElements);
+      const Block block(dtype_, a, b, count);
       for (size_t i = 0; i < block.count(); ++i) {
         found_.beyond += IsClose(block.Pair(i), *tolerance_) ? 0 : 1;
       }
     }
     found_.changed += found.changed;
     found_.max_ulp = std::max(found_.max_ulp, found.max_ulp);
-    found_.finite += kBlockElements;
-    found_.count += kBlockElements;
+    found_.finite += count;
+    found_.count += count;
     blocks_.Push(found.sums);
   }
   void NoteGreatest(double difference, uint64_t index) {
@@ -169,7 +179,7 @@ class Comparison {
   /// Kernels do not say which element of a block has the greatest difference.
   void FindGreatest() {
     if (greatest_a_ == nullptr) return;
-    const Block block(dtype_, greatest_a_, greatest_b_, kBlockElements);
+    const Block block(dtype_, greatest_a_, greatest_b_, greatest_count_);
     size_t i = 0;
     while (block.Pair(i).difference < found_.max_abs) ++i;
     found_.max_index += i;
@@ -214,6 +224,7 @@ class Comparison {
   /// The block from element `found_.max_index` on has the greatest difference, unless null.
   const std::byte* greatest_a_ = nullptr;
   const std::byte* greatest_b_ = nullptr;
+  size_t greatest_count_ = 0;
   PairwiseTree<PairSums> blocks_;
 };
 

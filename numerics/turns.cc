@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <memory>
+#include <vector>
 
 #include "numerics/kernels.h"
 #include "numerics/sum_tree.h"
@@ -52,7 +54,10 @@ class TurnBlock {
   TurnSums Sum(const std::byte* a, const std::byte* b, const std::byte* c, size_t elements) {
     const bool whole = elements == kBlockElements;
     TurnSums sums;
-    if (whole && stored_ != nullptr && stored_(a, b, c, sums)) return sums;
+    if (stored_ != nullptr &&
+        (whole ? stored_(a, b, c, sums) : SumFilled(a, b, c, elements, sums))) {
+      return sums;
+    }
     const size_t count = elements * parts_.each;
     parts_.widen(a, count, a_);
     parts_.widen(b, count, b_);
@@ -63,6 +68,16 @@ class TurnBlock {
   }
 
  private:
+  /// The last block of a tensor, filled with zeros, which change no bit.
+  bool SumFilled(const std::byte* a, const std::byte* b, const std::byte* c, size_t elements,
+                 TurnSums& sums) {
+    const size_t bytes = elements * element_bytes(), all = kBlockElements * element_bytes();
+    std::vector<std::byte> filled(3 * all);
+    std::memcpy(filled.data(), a, bytes);
+    std::memcpy(filled.data() + all, b, bytes);
+    std::memcpy(filled.data() + 2 * all, c, bytes);
+    return stored_(filled.data(), filled.data() + all, filled.data() + 2 * all, sums);
+  }
   /// What is not finite in all three states does not move.
   TurnSums SumNumbers(size_t count) {
     for (size_t first = 0; first < count; first += parts_.each) {

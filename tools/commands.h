@@ -29,6 +29,7 @@ Command AddHash(Program& program);
 Command AddStats(Program& program);
 Command AddDiff(Program& program);
 Command AddTrace(Program& program);
+Command AddGram(Program& program);
 Command AddReport(Program& program);
 Command AddAverage(Program& program);
 Command AddExtract(Program& program);

@@ -1,42 +1,16 @@
 #include "tools/rows.h"
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
-#include <span>
 #include <sstream>
 
-#include "tools/arrow_writer.h"
 #include "tools/items.h"
-#include "tools/output_file.h"
 #include "tools/terminal/console.h"
-#include "tools/terminal/json.h"
 #include "tools/terminal/table.h"
 #include "tools/terminal/text.h"
 
 namespace dsckpt::tools {
 namespace {
-
-/// Reads back to the same double, and as a double.
-std::string ShortestDouble(double number) {
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, number).ptr;
-  std::string shortest(text, end);
-  if (shortest.find_first_of(".e") == std::string::npos) shortest += ".0";
-  return shortest;
-}
-
-std::string ShapeJson(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (const int64_t size : shape) text += (text.size() > 1 ? "," : "") + std::to_string(size);
-  return text + "]";
-}
-
-std::string CsvCell(const Cell& cell) {
-  if (IsMissing(cell)) return "";
-  const auto* text = std::get_if<std::string>(&cell);
-  return CsvText(text != nullptr ? *text : JsonText(cell));
-}
 
 std::string TableText(const Cell& cell) {
   if (IsMissing(cell)) return "";
@@ -58,27 +32,7 @@ std::string FormatOf(const Console& console, const RowOptions& options) {
   return options.format.empty() ? FormatOfName(options.file) : options.format;
 }
 
-Status WriteText(Console& console, const std::string& file, const std::string& text) {
-  if (file.empty()) {
-    console.Write(text);
-    return {};
-  }
-  DSCKPT_ASSIGN_OR_RETURN(const auto out, OutputFile::Create(file));
-  DSCKPT_RETURN_IF_ERROR(out->Write(std::as_bytes(std::span(text))));
-  return out->Publish();
-}
-
 }  // namespace
-
-std::string CsvText(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + "\"";
-}
 
 std::string FormatOfName(std::string_view file) {
   for (const char* const format : {"csv", "jsonl", "json", "arrow"}) {
@@ -97,15 +51,6 @@ Cell MaybeCell(const std::optional<double>& number) {
   return number ? Cell(*number) : Cell(std::monostate());
 }
 
-std::string JsonText(const Cell& cell) {
-  if (IsMissing(cell)) return "null";
-  if (const auto* text = std::get_if<std::string>(&cell)) return JsonQuoted(*text);
-  if (const auto* count = std::get_if<uint64_t>(&cell)) return std::to_string(*count);
-  if (const auto* integer = std::get_if<int64_t>(&cell)) return std::to_string(*integer);
-  if (const auto* number = std::get_if<double>(&cell)) return ShortestDouble(*number);
-  return ShapeJson(std::get<std::vector<int64_t>>(cell));
-}
-
 void AddRowOptions(CommandLine& line, RowOptions& options) {
   AddFormatOption(line, options.format);
   line.Add("-o,--output", options.file, "Write .csv, .jsonl, .json or .arrow there")
@@ -120,6 +65,11 @@ void AddRowOptions(CommandLine& line, RowOptions& options) {
   line.Add("--sort", options.sort, "By a column; :desc puts the greatest first")
       .Placeholder("COL[:desc]");
   line.Add("--limit", options.limit, "At most so many rows").FromZero().Placeholder("N");
+}
+
+Rows::Rows(std::vector<CellColumn> columns, std::vector<std::string> shown)
+    : columns_(std::move(columns)), shown_(std::move(shown)), written_(columns_.size()) {
+  std::iota(written_.begin(), written_.end(), size_t{0});
 }
 
 Result<size_t> Rows::FindColumn(std::string_view name) const {
@@ -141,6 +91,7 @@ Status Rows::Arrange(const RowOptions& options) {
   for (const std::string& column : chosen_) {
     DSCKPT_RETURN_IF_ERROR(FindColumn(column).status());
   }
+  if (!chosen_.empty()) written_ = Positions(chosen_);
   if (!options.sort.empty()) {
     const size_t colon = options.sort.find(':');
     const std::string order = colon == std::string::npos ? "asc" : options.sort.substr(colon + 1);
@@ -164,19 +115,10 @@ bool Rows::IsTable(const Console& console, const RowOptions& options) {
 Status Rows::Write(Console& console, const RowOptions& options, const std::string& head,
                    const std::string& tail) const {
   const std::string format = FormatOf(console, options);
-  if (format == "csv") return WriteText(console, options.file, Csv());
-  if (format == "json") return WriteText(console, options.file, Json(head, tail));
-  if (format == "jsonl") {
-    std::string lines;
-    for (const auto& row : rows_) lines += JsonRow(row) + "\n";
-    return WriteText(console, options.file, lines);
-  }
-  if (format == "arrow") {
-    if (options.file.empty() && console.out_is_terminal()) {
-      return Status(StatusCode::kInvalidArgument,
-                    "arrow is no text for a terminal: give -o FILE.arrow");
-    }
-    return WriteText(console, options.file, Arrow());
+  if (format != "table") {
+    DSCKPT_ASSIGN_OR_RETURN(const auto writer, Writer(console, options, head, tail));
+    for (const auto& row : rows_) DSCKPT_RETURN_IF_ERROR(writer->Add(Written(row)));
+    return writer->Finish();
   }
   if (!options.file.empty()) {
     return Status(
@@ -196,11 +138,19 @@ std::vector<size_t> Rows::Positions(const std::vector<std::string>& names) const
   return positions;
 }
 
-std::vector<size_t> Rows::Written() const {
-  if (!chosen_.empty()) return Positions(chosen_);
-  std::vector<size_t> all(columns_.size());
-  std::iota(all.begin(), all.end(), size_t{0});
-  return all;
+std::vector<Cell> Rows::Written(const std::vector<Cell>& row) const {
+  std::vector<Cell> cells;
+  for (const size_t at : written_) cells.push_back(row[at]);
+  return cells;
+}
+
+Result<std::unique_ptr<RowWriter>> Rows::Writer(Console& console, const RowOptions& options,
+                                                const std::string& head,
+                                                const std::string& tail) const {
+  std::vector<CellColumn> columns;
+  for (const size_t at : written_) columns.push_back(columns_[at]);
+  return RowWriter::Create(console, {FormatOf(console, options), options.file, head, tail},
+                           std::move(columns));
 }
 
 void Rows::PrintAsTable(Console& console) const {
@@ -225,52 +175,6 @@ void Rows::PrintAsTable(Console& console) const {
     cells.clear();
     for (const size_t at : positions) cells.push_back(TableText(rows_[row][at]));
   });
-}
-
-std::string Rows::Csv() const {
-  const std::vector<size_t> written = Written();
-  std::string text;
-  for (const size_t at : written) text += (text.empty() ? "" : ",") + columns_[at].name;
-  text += "\n";
-  for (const auto& row : rows_) {
-    std::string line;
-    for (const size_t at : written) line += CsvCell(row[at]) + ",";
-    line.back() = '\n';
-    text += line;
-  }
-  return text;
-}
-
-std::string Rows::Arrow() const {
-  const std::vector<size_t> written = Written();
-  std::vector<CellColumn> columns;
-  for (const size_t at : written) columns.push_back(columns_[at]);
-  std::string file;
-  ArrowWriter writer(std::move(columns), [&file](std::string_view bytes) { file += bytes; });
-  for (const auto& row : rows_) {
-    std::vector<Cell> cells;
-    for (const size_t at : written) cells.push_back(row[at]);
-    writer.Add(cells);
-  }
-  writer.Finish();
-  return file;
-}
-
-std::string Rows::JsonRow(const std::vector<Cell>& row) const {
-  std::string text = "{";
-  for (const size_t at : Written()) {
-    text +=
-        (text.size() > 1 ? ", " : "") + JsonQuoted(columns_[at].name) + ": " + JsonText(row[at]);
-  }
-  return text + "}";
-}
-
-std::string Rows::Json(const std::string& head, const std::string& tail) const {
-  std::string text = "{\n  " + head + ",\n  \"rows\": [";
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    text += (i == 0 ? "\n    " : ",\n    ") + JsonRow(rows_[i]);
-  }
-  return text + (rows_.empty() ? "]" : "\n  ]") + (tail.empty() ? "" : ",\n  " + tail) + "\n}\n";
 }
 
 }  // namespace dsckpt::tools

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "dsckpt/status.h"
 #include "tools/cell.h"
+#include "tools/row_writer.h"
 #include "tools/terminal/command_line.h"
 
 // Results that are rows of numbers: chosen, sorted, and written as a table, CSV, JSON or Arrow.
@@ -18,16 +20,12 @@ namespace dsckpt::tools {
 
 class Console;
 
-/// A field of CSV, as RFC 4180 has it.
-std::string CsvText(std::string_view text);
 /// "csv", "jsonl", "json" or "arrow", by the suffix of a file's name; "table" for any other.
 std::string FormatOfName(std::string_view file);
 /// --format.
 void AddFormatOption(CommandLine& line, std::string& format);
 
 Cell MaybeCell(const std::optional<double>& number);
-/// What stands in JSON for it.
-std::string JsonText(const Cell& cell);
 
 /// What the command line says of the output.
 struct RowOptions {
@@ -45,8 +43,7 @@ void AddRowOptions(CommandLine& line, RowOptions& options);
 class Rows {
  public:
   /// `shown`: the columns that a table has by itself.
-  Rows(std::vector<CellColumn> columns, std::vector<std::string> shown)
-      : columns_(std::move(columns)), shown_(std::move(shown)) {}
+  Rows(std::vector<CellColumn> columns, std::vector<std::string> shown);
 
   void Add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
   size_t size() const { return rows_.size(); }
@@ -59,6 +56,11 @@ class Rows {
   /// text, such as "\"path\":\"x\"". Returns what kept it from being written.
   Status Write(Console& console, const RowOptions& options, const std::string& head,
                const std::string& tail) const;
+  /// What Write() writes into, for rows that are not kept. REQUIRES: it is no table.
+  Result<std::unique_ptr<RowWriter>> Writer(Console& console, const RowOptions& options,
+                                            const std::string& head, const std::string& tail) const;
+  /// What is written of a row.
+  std::vector<Cell> Written(const std::vector<Cell>& row) const;
   /// Whether Write() prints a table, beside which a command may say more.
   static bool IsTable(const Console& console, const RowOptions& options);
 
@@ -66,16 +68,11 @@ class Rows {
   Result<size_t> FindColumn(std::string_view name) const;
   std::vector<size_t> Positions(const std::vector<std::string>& names) const;
   void PrintAsTable(Console& console) const;
-  /// The columns that are written.
-  std::vector<size_t> Written() const;
-  std::string Csv() const;
-  std::string Arrow() const;
-  std::string JsonRow(const std::vector<Cell>& row) const;
-  std::string Json(const std::string& head, const std::string& tail) const;
 
   std::vector<CellColumn> columns_;
   std::vector<std::string> shown_;
   std::vector<std::string> chosen_;  // By --columns.
+  std::vector<size_t> written_;      // The positions of these, or all.
   std::vector<std::vector<Cell>> rows_;
 };
 

@@ -88,7 +88,7 @@ Result<std::vector<uint32_t>> FindTensors(const Trajectory& run, std::span<const
   if (wrong > kShown) message += "; and " + std::to_string(wrong - kShown) + " more";
   return Status(StatusCode::kMismatch,
                 "checkpoints without the same tensors have no average: " + message +
-                    ". Leave such tensors out of it: --exclude, in programs "
+                    ". Leave such tensors out: --exclude, in Python `exclude`, in C++ "
                     "AverageOptions::names")
       .WithPath(run.path(terms.back().checkpoint));
 }

@@ -1,8 +1,11 @@
 #include "trajectory/tensor_reader.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/align.h"
 #include "dsckpt/limits.h"
 #include "format/checksum.h"
 
@@ -28,7 +31,7 @@ Result<TensorReader::Stored*> TensorReader::Open(uint32_t t) {
 }
 
 /// A chunk that two threads meet at once is checked by both.
-Status TensorReader::Check(uint32_t t, Stored& stored, uint64_t offset, uint64_t size) const {
+Status TensorReader::Check(uint32_t t, Stored& stored, uint64_t offset, uint64_t size) {
   const std::span<const std::byte> all = stored.mapped->bytes();
   const auto sums = stored.whole->file.ChunkSums(stored.whole->info);
   const uint64_t end =
@@ -45,6 +48,7 @@ Status TensorReader::Check(uint32_t t, Stored& stored, uint64_t offset, uint64_t
           .WithPath(run_.path(t));
     }
     stored.checked[chunk].store(true, std::memory_order_relaxed);
+    if (size < bytes.size()) Forget(t, bytes);
   }
   return {};
 }
@@ -60,6 +64,15 @@ Result<std::span<const std::byte>> TensorReader::Read(uint32_t t, uint64_t offse
   const std::span<std::byte> out = std::span(buffer).first(size);
   DSCKPT_RETURN_IF_ERROR(run_.Read(t, tensor_, offset, out, verify_));
   return std::span<const std::byte>(out);
+}
+
+void TensorReader::Forget(uint32_t t, std::span<const std::byte> bytes) {
+  const Stored& stored = stored_[t];
+  if (!stored.mapped || bytes.empty()) return;
+  // Else the pages of all files would count as memory of this process.
+  const auto begin = RoundUp(reinterpret_cast<uintptr_t>(bytes.data()), kPageBytes);
+  const auto end = RoundDown(reinterpret_cast<uintptr_t>(bytes.data() + bytes.size()), kPageBytes);
+  if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 Result<bool> TensorReader::IsMapped(uint32_t t) {

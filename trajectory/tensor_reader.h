@@ -29,6 +29,8 @@ class TensorReader {
   /// memory for later calls.
   Result<std::span<const std::byte>> Read(uint32_t t, uint64_t offset, uint64_t size,
                                           std::vector<std::byte>& buffer);
+  /// Says that what Read() gave will not be looked at soon: mapped pages are given back.
+  void Forget(uint32_t t, std::span<const std::byte> bytes);
   /// Whether Read() of checkpoint `t` leaves its buffer alone.
   Result<bool> IsMapped(uint32_t t);
 
@@ -41,7 +43,7 @@ class TensorReader {
     std::deque<std::atomic<bool>> checked;  // By chunk; empty: nothing to check by.
   };
   Result<Stored*> Open(uint32_t t);
-  Status Check(uint32_t t, Stored& stored, uint64_t offset, uint64_t size) const;
+  Status Check(uint32_t t, Stored& stored, uint64_t offset, uint64_t size);
 
   const Trajectory run_;
   const uint32_t tensor_;

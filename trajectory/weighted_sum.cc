@@ -14,8 +14,9 @@ namespace dsckpt::trajectory {
 
 namespace {
 
-/// Parts that are summed up at a time: their sums take 16 MiB.
-constexpr uint64_t kSumParts = 1 << 21;
+/// Parts that are summed up at a time: their sums take 16 MiB. Of many mapped terms fewer, so that
+/// pages are given back in time.
+constexpr uint64_t kSumParts = 1 << 21, kFewParts = 1 << 16, kManyTerms = 8;
 /// Parts that stay in the processor's cache while all terms are added.
 constexpr size_t kCachedParts = 4096;
 /// Tensors that engine threads may be at, all together.
@@ -95,6 +96,7 @@ Status WeightedSum::Sum(uint32_t tensor, uint64_t first, std::span<double> sums,
   };
   std::optional<Hash128> before;
   std::span<const std::byte> bytes;
+  std::vector<std::pair<uint32_t, std::span<const std::byte>>> held;
   for (const AverageTerm& term : terms_) {
     const Parts parts = *PartsOf(run_.Form(term.checkpoint, tensor)->dtype.code);
     const auto content = run_.Content(term.checkpoint, tensor);
@@ -104,13 +106,25 @@ Status WeightedSum::Sum(uint32_t tensor, uint64_t first, std::span<double> sums,
       if (!mapped && !addends.empty()) add_up();
       DSCKPT_ASSIGN_OR_RETURN(bytes, reader->Read(term.checkpoint, first * parts.bytes,
                                                   sums.size() * parts.bytes, memory.buffer));
+      held.emplace_back(term.checkpoint, bytes);
       read_bytes_ += bytes.size();
     }
     before = content;
     addends.push_back({bytes.data(), parts, term.weight});
   }
   add_up();
+  for (const auto& [t, read] : held) reader->Forget(t, read);
   return {};
+}
+
+/// Chunks that have to be copied are decoded for each part of them that is asked for.
+Result<uint64_t> WeightedSum::PartsAtATime(uint32_t tensor) {
+  const auto reader = ReaderOf(tensor);
+  for (const AverageTerm& term : terms_) {
+    DSCKPT_ASSIGN_OR_RETURN(const bool mapped, reader->IsMapped(term.checkpoint));
+    if (!mapped) return kSumParts;
+  }
+  return std::clamp(kSumParts * kManyTerms / terms_.size(), kFewParts, kSumParts);
 }
 
 Status WeightedSum::Read(uint32_t tensor, DType to, uint64_t offset, std::span<std::byte> out) {
@@ -119,10 +133,11 @@ Status WeightedSum::Read(uint32_t tensor, DType to, uint64_t offset, std::span<s
   SumCounts& counts = counts_[tensor];
   const uint64_t end = offset + out.size();
   Memory memory;
+  DSCKPT_ASSIGN_OR_RETURN(const uint64_t most, PartsAtATime(tensor));
   for (uint64_t done = offset; done < end;) {
     // What is asked for may begin and end within an element.
     const uint64_t first = done / parts.bytes;
-    const uint64_t last = std::min((end + parts.bytes - 1) / parts.bytes, first + kSumParts);
+    const uint64_t last = std::min((end + parts.bytes - 1) / parts.bytes, first + most);
     memory.sums.resize(last - first);
     DSCKPT_RETURN_IF_ERROR(Sum(tensor, first, memory.sums, memory));
     uint64_t nan = 0, inf = 0;

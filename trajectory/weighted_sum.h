@@ -50,6 +50,7 @@ class WeightedSum {
  private:
   struct Memory;
   std::shared_ptr<TensorReader> ReaderOf(uint32_t tensor);
+  Result<uint64_t> PartsAtATime(uint32_t tensor);
   Status Sum(uint32_t tensor, uint64_t first, std::span<double> sums, Memory& memory);
 
   const Trajectory run_;

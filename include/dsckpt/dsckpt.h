@@ -14,6 +14,7 @@
 #include "dsckpt/encoding.h"             // IWYU pragma: export
 #include "dsckpt/engine.h"               // IWYU pragma: export
 #include "dsckpt/file.h"                 // IWYU pragma: export
+#include "dsckpt/gram.h"                 // IWYU pragma: export
 #include "dsckpt/limits.h"               // IWYU pragma: export
 #include "dsckpt/merge.h"                // IWYU pragma: export
 #include "dsckpt/operand.h"              // IWYU pragma: export

@@ -10,8 +10,10 @@ by name.
 from . import convert as convert
 from . import random as random
 from ._native import __version__, device_support
+from .averaging import AverageReport, average
 from .capture import ModifiedTooEarly
 from .checkpoint import Checkpoint
+from .components import PrincipalComponents, principal_components
 from .errors import DsckptError, PickledWarning, PickleRefused
 from .files import File, LazyTensor, open
 from .handle import SaveCancelled, SaveHandle
@@ -24,6 +26,7 @@ from .saving import save, save_safetensors
 from .series import TensorSeries
 from .table import Table, combine
 from .tensor_info import TensorStatistics
+from .tiles import Tile
 from .tools import Problem, Report, inspect, merge, trace, verify
 from .tracing import trace_part
 from .trajectory import Trajectory, TrajectoryEvent
@@ -31,6 +34,7 @@ from .writer import AsyncWriter
 
 __all__ = [
     "AsyncWriter",
+    "AverageReport",
     "Checkpoint",
     "Difference",
     "DsckptError",
@@ -40,6 +44,7 @@ __all__ = [
     "ModifiedTooEarly",
     "PickleRefused",
     "PickledWarning",
+    "PrincipalComponents",
     "Problem",
     "Report",
     "Run",
@@ -51,10 +56,12 @@ __all__ = [
     "TensorSeries",
     "TensorStatistics",
     "TensorStats",
+    "Tile",
     "TracePart",
     "Trajectory",
     "TrajectoryEvent",
     "__version__",
+    "average",
     "combine",
     "device_support",
     "diff",
@@ -63,6 +70,7 @@ __all__ = [
     "load_into",
     "merge",
     "open",
+    "principal_components",
     "rank_own",
     "save",
     "save_safetensors",

@@ -401,10 +401,12 @@ class Trajectory:
     def form(self, checkpoint: int, tensor: int) -> tuple[str, tuple[int, ...], int] | None:
         """(dtype name, shape, bytes); None: the checkpoint lacks the tensor."""
     def statistics(self, checkpoint: int, tensor: int) -> _Statistics | None: ...
+    def mapped(self, checkpoint: int, tensor: int) -> memoryview | None:
+        """As view(), but None where that would copy."""
     def view(self, checkpoint: int, tensor: int) -> memoryview | None:
         """Read-only bytes of a tensor; None: it is in pieces."""
-    def read(self, checkpoint: int, tensor: int, out: Any) -> None:
-        """out: writable buffer of exactly the tensor's bytes."""
+    def read(self, checkpoint: int, tensor: int, out: Any, *, offset: int = 0) -> None:
+        """out: writable buffer; it is filled from this byte of the tensor's row-major image on."""
 
 _Column = tuple[str, str, bool, Any, Any, Any]
 """(name, type as in Arrow's C data interface, whether values may be missing, values, bitmap,
@@ -478,6 +480,37 @@ def verify(
 ]:
     """(ok, checked bytes, files, problems beyond single files); of each file (path, why it could
     not be checked, whether it has checksums, problems: (item, kind, offset, expected, found))."""
+
+def average(
+    run: Trajectory,
+    checkpoints: Sequence[int],
+    weights: Sequence[float],
+    output: str | bytes | os.PathLike[Any],
+    *,
+    filters: Sequence[str] = (),
+    excludes: Sequence[str] = (),
+    dtype: int | None = None,
+    safetensors: bool = False,
+    verify: bool = True,
+    replace: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """The members of dsckpt.AverageReport; terms are (position, weight), copied (name, equal or
+    None), nonfinite (name, NaN, infinities)."""
+
+def ema_weights(count: int, beta: float) -> list[float]:
+    """EmaWeights() of dsckpt/average.h. count is not 0."""
+
+def gram(
+    run: Trajectory,
+    tensors: Sequence[int],
+    *,
+    memory: int = ...,
+    threads: int = 0,
+    verify: bool = True,
+) -> dict[str, Any]:
+    """Of all checkpoints: products (doubles as bytes, row by row), nonfinite by checkpoint, skipped
+    (name, why), elements, read_bytes."""
 
 def merge(
     paths: Sequence[str | bytes | os.PathLike[Any]],

@@ -141,18 +141,21 @@ def trace(
     *,
     filter: str | Sequence[str] = (),
     exclude: str | Sequence[str] = (),
+    quick: bool = True,
 ) -> dict[str, Any]:
     """What happened in a run: steps, a row for each tensor and step, and events.
 
-    Only indexes are read. Trajectory has the same as objects.
+    Trajectory has the same as objects.
 
     Args:
         path: A run, a checkpoint, or several of them.
         filter: Only names that one of these patterns matches.
         exclude: Not those that one of these matches.
+        quick: Read indexes only, no tensor data: what elements are is then known where checkpoints
+            were saved with `statistics`, and how tensors move is not.
 
     Returns:
-        The document of `dsckpt trace --quick --json`, schema "dsckpt.trace/1".
+        The document of `dsckpt trace --json`, schema "dsckpt.trace/1".
 
     Raises:
         DsckptError: NotFound, NotCheckpoint, Corrupt, ...; also where no name is left.
@@ -160,7 +163,7 @@ def trace(
     operands = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     for each in operands:
         paths.settle(each)
-    options = ["--quick"]
+    options = ["--quick"] if quick else []
     for option, patterns in (("--filter", filter), ("--exclude", exclude)):
         for pattern in [patterns] if isinstance(patterns, str) else patterns:
             options.append(f"{option}={pattern}")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Literal, Union
 
-from . import _native, arguments, grouping
+from . import _native, arguments, averaging, components, grouping, tiles
 from .errors import DsckptError
 from .parts import TracePart
 from .paths import settle
 from .series import TensorSeries, position_of
 from .table import Table
+from .tiles import Tile
 
 if TYPE_CHECKING:
     import numpy
@@ -325,6 +327,77 @@ class Trajectory:
             for ordinals in divided
         ]
 
+    def gram(
+        self, pattern: str = "*", *, memory: int = 256 << 20, threads: int = 0, verify: bool = True
+    ) -> numpy.ndarray[Any, Any]:
+        """The inner product of each checkpoint with each one, in doubles: each is one long vector.
+
+        Each tensor is read once; an element that is not finite counts as 0. Tensors that do not
+        have the same dtype and shape in all checkpoints are left out. Both is a UserWarning.
+
+        Args:
+            pattern: Only tensors whose names match, as for matching().
+            memory: About how many bytes hold elements at a time.
+            threads: How many; 0: one a core, at most 8. They change no bit.
+            verify: Whether checksums are checked.
+
+        Returns:
+            A symmetric matrix; see principal_components().
+
+        Raises:
+            DsckptError: Errors of reading.
+        """
+        return components.gram_of(self._native, self._matching(pattern), memory, threads, verify)
+
+    def average(
+        self,
+        output: StrPath,
+        *,
+        last: int | None = None,
+        weights: Sequence[float] | None = None,
+        ema: float | None = None,
+        dtype: str | None = None,
+        filter: str | Sequence[str] = (),
+        exclude: str | Sequence[str] = (),
+        format: Literal["dsckpt", "safetensors"] = "dsckpt",
+        verify: bool = True,
+        force: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> averaging.AverageReport:
+        """As dsckpt.average(), of these checkpoints in their order.
+
+        Args:
+            output: The file to write.
+            last: Only so many of the last checkpoints.
+            weights: How much each checkpoint counts.
+            ema: The share that a moving average keeps.
+            dtype: Of the output.
+            filter: Only tensors whose names match.
+            exclude: Not those whose names match.
+            format: "dsckpt" or "safetensors".
+            verify: Whether checksums are checked.
+            force: Replace an existing output.
+            progress: progress(done bytes, total bytes).
+
+        Raises:
+            DsckptError: As dsckpt.average().
+        """
+        return averaging.of_run(
+            self._native,
+            output,
+            list(range(len(self._checkpoints))),
+            last=last,
+            weights=weights,
+            ema=ema,
+            dtype=dtype,
+            filter=filter,
+            exclude=exclude,
+            format=format,
+            verify=verify,
+            force=force,
+            progress=progress,
+        )
+
     def _matching(self, pattern: str) -> list[int]:
         return self._native.matching(arguments.text("pattern", pattern))
 
@@ -383,6 +456,29 @@ class Trajectory:
         if name not in self._ordinals:
             raise KeyError(f"no tensor {name!r} in {len(self._checkpoints)} checkpoints")
         return self._ordinals[name]
+
+    def tiles(self, pattern: str = "*", *, memory: int = 256 << 20) -> Iterator[Tile]:
+        """Stretches of tensors, each with the checkpoints that have it: for what takes all steps of
+        an element at once and does not fit memory for whole tensors.
+
+        Example:
+            >>> for tile in run.tiles("*.weight"):
+            ...     spread = tile.f32.std(axis=0)
+
+        Args:
+            pattern: Of names, as for matching(). Packed dtypes are left out.
+            memory: How many bytes the `f32` of a tile takes at most; tiles are not smaller than
+                4,096 elements.
+
+        Returns:
+            Tiles in the order of names, then of elements.
+        """
+        memory = arguments.integer("memory", memory, 1)
+        count = len(self._checkpoints)
+        return itertools.chain.from_iterable(
+            tiles.of_tensor(self._native, count, ordinal, self._rows[ordinal], memory)
+            for ordinal in self._matching(pattern)
+        )
 
     def __contains__(self, name: object) -> bool:
         return name in self._ordinals

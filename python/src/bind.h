@@ -13,6 +13,7 @@ void BindCheckpoint(nanobind::module_& module);
 void BindTrajectory(nanobind::module_& module);
 void BindTable(nanobind::module_& module);
 void BindMeasures(nanobind::module_& module);
+void BindAverage(nanobind::module_& module);
 void BindTools(nanobind::module_& module);
 void BindAnalysis(nanobind::module_& module);
 

@@ -5,8 +5,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <atomic>
-#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,9 +17,9 @@
 #include "dsckpt/verify.h"
 #include "python/src/bind.h"
 #include "python/src/hold.h"
+#include "python/src/long_call.h"
 #include "python/src/status.h"
 #include "python/src/text.h"
-#include "python/src/waits.h"
 
 namespace dsckpt::python {
 namespace {
@@ -30,35 +28,6 @@ using namespace nb::literals;
 
 nb::object PathOf(const std::string& path) { return nb::cast(FsPath{path}); }
 nb::object TextOf(const std::string& text) { return nb::cast(Message{text}); }
-
-/// A call that may take long, on a thread of its own where signals have to be seen meanwhile.
-template <typename Report>
-struct LongCall {
-  std::optional<Result<Report>> result;
-  std::atomic<bool> stop = false;
-  std::promise<void> ended;
-};
-
-/// Runs `call`, which owns what it uses and ends soon after `stop` is set, without the GIL. When a
-/// signal handler raises, the call is stopped; with `to_the_end` its end is waited for.
-template <typename Report, typename Call>
-Report RunLong(const std::shared_ptr<LongCall<Report>>& state, bool to_the_end, Call call) {
-  const auto run = [state, call]() -> Status {
-    state->result.emplace(call(*state));
-    state->ended.set_value();
-    return state->result->status();
-  };
-  Status status;
-  try {
-    status = Interruptibly(run);
-  } catch (nb::python_error&) {
-    state->stop = true;
-    if (to_the_end) WithoutGil([&] { state->ended.get_future().wait(); });
-    throw;
-  }
-  Check(status);
-  return std::move(*state->result).value();
-}
 
 nb::list ToPython(const std::vector<Problem>& problems) {
   nb::list rows;

@@ -60,6 +60,7 @@ NB_MODULE(_native, module) {
   py::BindTrajectory(module);
   py::BindTable(module);
   py::BindMeasures(module);
+  py::BindAverage(module);
   py::BindTools(module);
   py::BindAnalysis(module);
 }

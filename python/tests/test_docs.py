@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -20,14 +21,18 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def dsckpt_command(*arguments: str) -> str:
-    """What the command of this package prints."""
+def dsckpt_command(*arguments: str, check: bool = True) -> str:
+    """What the command of this package prints.
+
+    Args:
+        check: Whether the answer has to be yes; else it may be no.
+    """
     words = [sys.executable, "-c", "from dsckpt._cli import main; main()", *arguments]
     package = os.path.dirname(os.path.dirname(os.path.abspath(dsckpt.__file__)))
     environment = {**os.environ, "PYTHONPATH": package}
-    return subprocess.run(
-        words, check=True, stdout=subprocess.PIPE, text=True, env=environment
-    ).stdout
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, env=environment)
+    assert done.returncode in ((0,) if check else (0, 1)), arguments
+    return done.stdout
 
 
 def blocks(page: Path) -> list[tuple[str, str, int]]:
@@ -53,6 +58,25 @@ def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run(ROOT / "docs/tutorial/python.md", {}, commands=True)
     assert (tmp_path / "runs/a/latest").read_text() == "step-0000000040\n"
+
+
+def test_the_tutorial_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its commands print is what the page shows."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    printed = ""
+    shown = 0
+    for language, code, line in blocks(ROOT / "docs/tutorial/trajectory.md"):
+        if language == "python":
+            exec(compile("\n" * (line - 1) + code, "trajectory.md", "exec"), names)
+        if language == "sh":
+            commands = [shlex.split(words) for words in re.findall(r"^dsckpt (.*)", code, re.M)]
+            printed = "".join(dsckpt_command(*words, check=False) for words in commands)
+        if language == "text":
+            assert printed == code, f"line {line}"
+            shown += 1
+    assert shown >= 8
+    assert (tmp_path / "runs/a/latest").read_text() == "step-0000008000\n"
 
 
 def test_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

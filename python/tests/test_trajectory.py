@@ -329,6 +329,10 @@ def test_a_cache_is_read_instead_of_tensors(moving: Any, tmp_path: Path) -> None
     assert run.updates(cache=tmp_path / "cache") == run.updates() == whole
     assert run.stats(cache=tmp_path / "cache") == run.stats()
     assert (tmp_path / "cache").stat().st_size == size
+    subprocess.run([tools.program(), "trace", path, "--cache", tmp_path / "b", "-q"], check=True)
+    size = (tmp_path / "b").stat().st_size
+    assert run.updates(cache=tmp_path / "b") == whole
+    assert (tmp_path / "b").stat().st_size == size
     (tmp_path / "cache").write_text("nothing of the kind\n")
     with pytest.raises(dsckpt.DsckptError, match="cache"):
         run.updates(cache=tmp_path / "cache")
@@ -362,21 +366,28 @@ def test_packed_dtypes_have_rows_without_numbers(tmp_path: Path) -> None:
     assert run.updates(by="all")["n"].tolist() == [4, 4]
 
 
-def test_the_command_has_the_same_numbers(moving: Any) -> None:
+@pytest.mark.parametrize("by", ["tensor", "pattern", "layer", "module", "dtype", "all"])
+def test_the_command_writes_the_same_table(moving: Any, tmp_path: Path, by: str) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     path, _ = moving
-    help = subprocess.run([tools.program(), "trace", "--help"], capture_output=True, text=True)
-    if "--against" not in help.stdout:
-        pytest.skip("this command reads indexes only")
-    for by in ("tensor", "layer"):
-        found = subprocess.run(
-            [tools.program(), "trace", path, "--by", by, "--format", "jsonl"],
-            capture_output=True,
-            text=True,
-        )
-        table = dsckpt.Trajectory(path).updates(by=by)
-        columns = [
-            [None if isinstance(x, float) and math.isnan(x) else x for x in table[name].tolist()]
-            for name in table
-        ]
-        rows = [dict(zip(table, row)) for row in zip(*columns)]
-        assert [json.loads(line) for line in found.stdout.splitlines()] == rows
+    out = tmp_path / "trace.arrow"
+    subprocess.run([tools.program(), "trace", path, "--by", by, "-o", out], check=True)
+    with pyarrow.ipc.open_file(out) as reader:
+        written = reader.read_all()
+    table = pyarrow.table(dsckpt.Trajectory(path).updates(by=by))
+    assert written.schema.equals(table.schema)
+    assert written.to_pylist() == table.to_pylist()
+
+
+@pytest.mark.parametrize("against", ["init", "final", 10])
+def test_the_command_compares_with_the_same(moving: Any, against: str | int) -> None:
+    path, _ = moving
+    command = [tools.program(), "trace", path, "--against", str(against), "--format", "jsonl"]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    table = dsckpt.Trajectory(path).updates(against=against)
+    columns = [
+        [None if isinstance(x, float) and math.isnan(x) else x for x in table[name].tolist()]
+        for name in table
+    ]
+    rows = [dict(zip(table, row)) for row in zip(*columns)]
+    assert [json.loads(line) for line in found.stdout.splitlines()] == rows

@@ -76,6 +76,7 @@ with tempfile.TemporaryDirectory() as folder:
     check("ls", run, "--digest", "--time")
     check("trace", "--quick", run)
     check("trace", "--quick", valid / "example.dsckpt")
+    check("gram", valid / "example.dsckpt")
     check("report", run, "-o", folder / "r.html")
     check("trace", run)
     for path in sorted(valid.glob("*.dsckpt")):

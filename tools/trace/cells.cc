@@ -96,20 +96,21 @@ Rows EmptyTraceRows() {
                {"dist_init", kDouble}, {"changed", kDouble},
                {"digest", kText},      {"same_as_step", kInt64},
                {"flags", kUint32}},
-              {"step", "name", "n", "nan", "inf", "rms", "norm", "upd_ratio", "upd_per_step",
-               "cos_prev", "dist_init", "changed"});
+              {"step", "name", "nan", "norm", "upd_ratio", "cos_prev", "dist_init", "changed"});
 }
 
-Rows TraceRows(const Trace& trace, const std::string& by) {
-  Rows rows = EmptyTraceRows();
+void ForEachTraceRow(const Trace& trace, const std::string& by, const TakeTraceRow& take) {
   if (by != "tensor") {
-    for (const TraceRow& row : RowsOfGroups(trace, by)) rows.Add(CellsOf(trace.run, row));
-    return rows;
+    for (const TraceRow& row : RowsOfGroups(trace, by)) {
+      if (!take(CellsOf(trace.run, row))) return;
+    }
+    return;
   }
   for (size_t position = 0; position < trace.selection.tensors.size(); ++position) {
-    for (const TraceRow& row : RowsOfTensor(trace, position)) rows.Add(CellsOf(trace.run, row));
+    for (const TraceRow& row : RowsOfTensor(trace, position)) {
+      if (!take(CellsOf(trace.run, row))) return;
+    }
   }
-  return rows;
 }
 
 }  // namespace dsckpt::tools

@@ -79,19 +79,42 @@ Status Check(const Console& console, TraceOptions& options) {
   return EmptyTraceRows().Arrange(options.rows);
 }
 
+/// Rows that are not sorted need not be kept.
+Status PassRows(Console& console, const Trace& trace, const std::string& by, const RowOptions& how,
+                const std::string& head, const std::string& tail) {
+  Rows columns = EmptyTraceRows();
+  DSCKPT_RETURN_IF_ERROR(columns.Arrange(how));
+  DSCKPT_ASSIGN_OR_RETURN(const auto writer, columns.Writer(console, how, head, tail));
+  uint64_t written = 0;
+  Status status;
+  ForEachTraceRow(trace, by, [&](const std::vector<Cell>& row) {
+    if (written++ == how.limit.value_or(UINT64_MAX)) return false;
+    status = writer->Add(columns.Written(row));
+    return status.ok() && console.writable();
+  });
+  DSCKPT_RETURN_IF_ERROR(status);
+  return writer->Finish();
+}
+
 /// The rows as a document or a table.
 Status WriteRows(Console& console, const Trace& trace, const TraceOptions& options) {
   RowOptions how = options.rows;
   const uint64_t limit = TraceLimit(console, how);
   how.limit = limit == 0 ? std::nullopt : std::optional(limit);
   const std::string by = options.by.empty() ? "tensor" : options.by;
-  Rows rows = TraceRows(trace, by);
+  const bool json = how.format == "json", table = how.format == "table";
+  const std::string head = json ? TraceJsonHead(trace, by) : "";
+  const std::string tail = json ? TraceJsonTail(trace) : "";
+  if (how.sort.empty() && !table) return PassRows(console, trace, by, how, head, tail);
+  Rows rows = EmptyTraceRows();
+  ForEachTraceRow(trace, by, [&](std::vector<Cell> row) {
+    rows.Add(std::move(row));
+    return true;
+  });
   const size_t all = rows.size();
   DSCKPT_RETURN_IF_ERROR(rows.Arrange(how));
-  const bool json = how.format == "json";
-  DSCKPT_RETURN_IF_ERROR(rows.Write(console, how, json ? TraceJsonHead(trace, by) : "",
-                                    json ? TraceJsonTail(trace) : ""));
-  if (how.format == "table") PrintMore(console, all - rows.size());
+  DSCKPT_RETURN_IF_ERROR(rows.Write(console, how, head, tail));
+  if (table) PrintMore(console, all - rows.size());
   return {};
 }
 

@@ -122,17 +122,15 @@ Result<TracePart> ParsePart(const std::string& text) {
   if (index && count && *index > 0 && *index <= *count && *count <= kMost) {
     return TracePart{static_cast<uint32_t>(*index), static_cast<uint32_t>(*count)};
   }
-  return Status(
-      StatusCode::kInvalidArgument,
-      Format("--part takes I/N with I from 1 to N, such as 3/64, not '{}'", TerminalName(text)));
+  return Status(StatusCode::kInvalidArgument,
+                Format("takes I/N with I from 1 to N, such as 3/64, not '{}'", TerminalName(text)));
 }
 
 std::optional<uint64_t> LayerOf(std::string_view name) {
   for (size_t i = 0; i < name.size();) {
     const size_t end = std::min(name.find_first_of("./", i), name.size());
-    if (const auto number = ParseNumber(name.substr(i, end - i))) {
-      return static_cast<uint64_t>(*number);
-    }
+    const auto number = ParseNumber(name.substr(i, end - i));
+    if (number && *number <= INT32_MAX) return static_cast<uint64_t>(*number);
     i = end + 1;
   }
   return std::nullopt;

@@ -2,6 +2,7 @@
 #define DSCKPT_TOOLS_TRACE_TRACE_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -125,8 +126,10 @@ struct TraceRow {
   uint64_t flags = 0;
 };
 
+/// Receives a row of the long table; false: no more of them.
+using TakeTraceRow = std::function<bool(std::vector<Cell> row)>;
 /// The long table: `by` is as for GroupOf().
-Rows TraceRows(const Trace& trace, const std::string& by);
+void ForEachTraceRow(const Trace& trace, const std::string& by, const TakeTraceRow& take);
 /// The columns of the long table, without rows.
 Rows EmptyTraceRows();
 
