@@ -265,6 +265,7 @@ TEST_CASE("report: pages to look at", "[.pages]") {
   };
   write("large.html", MadeUpReport(1000, 100));
   write("moments.html", MadeUpReport(60, 6, true));
+  write("wide.html", MadeUpReport(60, 500));
   auto hostile = MadeUpReport(5, 2);
   hostile.title = "</script><img src=x onerror=\"document.title='taken'\">";
   for (auto& row : hostile.rows)
@@ -272,4 +273,10 @@ TEST_CASE("report: pages to look at", "[.pages]") {
   write("hostile.html", hostile);
   planted::WriteRun(path + "/run");
   RunOk({"report", path + "/run", "-o", path + "/planted.html", "--title", "A small run"});
+  // Of these little is known: one checkpoint without a step, and no statistics.
+  const std::string model = path + "/model.safetensors";
+  RunOk({"export", path + "/run@latest", "-o", model});
+  RunOk({"report", model, "-o", path + "/one.html"});
+  RunOk({"report", "--quick", model, "-o", path + "/plain.html", "--step-from", "name:none(.)"});
+  RunOk({"report", "--quick", path + "/run", "-o", path + "/quick.html"});
 }

@@ -10,16 +10,17 @@ function niceTicks(low, high, count) {
   return ticks;
 }
 
-// Powers of ten, each or each second and so on.
+// Powers of ten, each or each second and so on; where there are less than two, numbers between them.
 function powerTicks(low, high, count) {
   const from = Math.ceil(Math.log10(low) - 1e-9), to = Math.floor(Math.log10(high) + 1e-9);
+  if (to <= from) return niceTicks(low, high, count);
   const stride = Math.max(1, Math.ceil((to - from + 1) / Math.max(count, 1)));
   const ticks = [];
   for (let power = from; power <= to; power += stride) ticks.push(10 ** power);
   return ticks;
 }
 
-// A scale from values to 0..1, with ticks. `log`: where values span enough for it.
+// A scale from values to 0..1, with ticks. `log`: logarithmic where values span enough for it, or 'always'.
 function valueScale(values, { log = false, range = null, count = 5 } = {}) {
   let low = Infinity, high = -Infinity;
   for (const value of values) {
@@ -28,7 +29,7 @@ function valueScale(values, { log = false, range = null, count = 5 } = {}) {
     high = Math.max(high, value);
   }
   if (!(low <= high)) return null;
-  if (log && high > low * 10) {
+  if (log && high > low * (log === 'always' ? 1 : 10)) {
     const from = Math.log10(low), span = Math.log10(high) - from;
     return { place: (value) => value > 0 ? (Math.log10(value) - from) / span : NaN, ticks: powerTicks(low, high, count), log: true };
   }

@@ -1,5 +1,8 @@
 // Section 6: which content of each tensor was seen before, and where.
 
+// Browsers draw no canvas that is higher.
+const MOST_PIXELS = 32000;
+
 function contentPaint(at) {
   const first = cells.first[at];
   if (first < 0) return { color: look.table.none, hatch: 0 };
@@ -69,13 +72,15 @@ class DigestMap {
   }
 
   draw() {
-    this.rows = [...shownModules().values()].flat();
-    const ratio = devicePixelRatio || 1, tall = Math.max(1, Math.round((this.rows.length <= 60 ? 8 : this.rows.length <= 200 ? 4 : 2) * ratio));
+    const rows = [...shownModules().values()].flat(), ratio = devicePixelRatio || 1;
+    const high = rows.length <= 60 ? 8 : rows.length <= 200 ? 4 : rows.length <= 4000 ? 2 : 1;
+    const tall = Math.max(1, Math.round(high * ratio));
+    this.rows = rows.slice(0, Math.floor(MOST_PIXELS / tall));
     this.plot.drawnWidth = this.plot.clientWidth;
     this.canvas.width = Math.max(1, Math.round((this.plot.clientWidth || 300) * ratio));
-    this.canvas.height = Math.min(this.rows.length * tall, 32000);
+    this.canvas.height = Math.max(1, this.rows.length * tall);
     this.canvas.style.height = this.canvas.height / ratio + 'px';
-    if (this.rows.length > 0) paint(this.canvas, this.rows.slice(0, Math.floor(32000 / tall)), tall, contentPaint, oldestCell);
+    if (this.rows.length > 0) paint(this.canvas, this.rows, tall, contentPaint, oldestCell);
     this.canvas.setAttribute('aria-label', `${counted(this.rows.length, 'tensor')} by ${counted(cells.columns, 'column')}`);
     this.numbers.refresh();
     this.mark();

@@ -34,11 +34,21 @@ function detailsOf(finding) {
   }
 }
 
+// "The first NaN is in ...", where there is one: findings are in the order of steps.
+function firstNan() {
+  const first = report.findings.find(({ kind }) => kind === 'nan');
+  if (!first) return [];
+  const { row, step, other } = first;
+  const element = first.first_nan === null ? '' : `, element ${first.first_nan}`;
+  const clean = other === null ? '' : `; step ${other} is the last without`;
+  return [`The first NaN is in ${report.rows.name[row]}${element}, at step ${stepText(step)}${clean}.`];
+}
+
 // "No NaN in 6.2 TiB", and what is not known.
 function silences() {
   const { scope } = report;
   const found = new Set(report.findings.map((finding) => finding.kind));
-  const lines = [];
+  const lines = firstNan();
   const looked = `${counted(scope.measured, 'tensor')} in ${counted(report.steps.length, 'checkpoint')}`;
   if (scope.measured === 0) lines.push('NaN, infinities and norms are not known: the files were saved without statistics, and no element was read.');
   else {

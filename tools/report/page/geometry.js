@@ -21,7 +21,7 @@ function distanceSpec() {
     return [[place, values[last] * 10 ** (slope * (place - places[last]) * span)], [places[last], values[last]]];
   });
   return {
-    title: 'distance from the first checkpoint', log: true, places, references, series: [{ label: 'dist_init', values }],
+    title: 'distance from the first checkpoint', log: 'always', places, references, series: [{ label: 'dist_init', values }],
     note: 'Both axes are logarithmic; the dotted lines have slopes 1/2 and 1.',
   };
 }
@@ -78,7 +78,7 @@ class StraightnessChart {
 }
 
 function setUpGeometry() {
-  if (!hasValues('dist_init')) {
+  if (!cells.values.dist_init.some((value) => value > 0)) {
     document.getElementById('geometry').hidden = true;
     return;
   }

@@ -266,13 +266,16 @@ function makeMaps() {
   modules.slice(0, MAPS_AT_ONCE).forEach(make);
   if (modules.length === 0) place.append(element('p', { className: 'note' }, 'The filter leaves no tensor.'));
   // The rest when the page answers already.
-  makeMaps.rest = modules.slice(MAPS_AT_ONCE);
+  makeMaps.rest = modules.slice(MAPS_AT_ONCE).map((each) => () => make(each));
   const one = () => {
-    if (makeMaps.rest.length === 0) return;
-    make(makeMaps.rest.shift());
-    setTimeout(one);
+    makeMaps.rest.shift()?.();
+    if (makeMaps.rest.length > 0) setTimeout(one);
   };
   setTimeout(one);
+}
+
+function finishMaps() {
+  for (const make of makeMaps.rest.splice(0)) make();
 }
 
 function setUpMaps() {
@@ -293,6 +296,7 @@ function setUpMaps() {
   };
   watch('metric theme', restyle);
   watch('filter', makeMaps);
+  addEventListener('beforeprint', finishMaps);
   refreshLook();
   drawLegend();
   makeMaps();

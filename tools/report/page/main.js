@@ -3,7 +3,8 @@
 function setUpHeader() {
   document.title = report.title + ' - dsckpt report';
   document.getElementById('title').textContent = report.title;
-  const range = knownSteps.length > 0 ? `, steps ${knownSteps[0]} to ${knownSteps[knownSteps.length - 1]}` : '';
+  const range = knownSteps.length > 1 ? `, steps ${knownSteps[0]} to ${knownSteps[knownSteps.length - 1]}` :
+    knownSteps.length === 1 ? `, step ${knownSteps[0]}` : '';
   document.getElementById('summary').textContent =
     `${counted(report.steps.length, 'checkpoint')}${range}; ${counted(cells.rows, 'tensor')}; ${byteText(report.scope.bytes)} in all`;
 }
