@@ -328,6 +328,10 @@ TEST_CASE("trace: parts come together as if one process had measured all") {
   combine.pop_back();
   CHECK(Contains(RunOk(combine).err, "the files of --combine do not know them"));
   CHECK(ReadWholeFile(dir / "combined.csv") == ReadWholeFile(dir / "whole.csv"));
+  combine.push_back(dir / "part4");
+  const Outcome missing = RunTool(combine);
+  CHECK(missing.code == 2);
+  CHECK(Contains(missing.err, "there is no file '" + (dir / "part4")));
   // Put together by any tool.
   std::string all;
   for (const std::string part : {"3", "1", "2"}) all += ReadWholeFile(dir / ("part" + part));
