@@ -328,6 +328,10 @@ TEST_CASE("trace: parts come together as if one process had measured all") {
   combine.pop_back();
   CHECK(Contains(RunOk(combine).err, "the files of --combine do not know them"));
   CHECK(ReadWholeFile(dir / "combined.csv") == ReadWholeFile(dir / "whole.csv"));
+  combine.push_back(dir / "part4");
+  const Outcome missing = RunTool(combine);
+  CHECK(missing.code == 2);
+  CHECK(Contains(missing.err, "there is no file '" + (dir / "part4")));
   // Put together by any tool.
   std::string all;
   for (const std::string part : {"3", "1", "2"}) all += ReadWholeFile(dir / ("part" + part));
@@ -350,14 +354,18 @@ TEST_CASE("trace: a cache leaves what is new to be read") {
   // The tensor that rests is read once.
   CHECK(TraceJsonOf({run, "--cache", cache})["read_bytes"] == 3 * 12 + 8);
   CHECK(TraceJsonOf({run, "--cache", cache})["read_bytes"] == 0);
-  tensors["a"] = Sample<float>({1, 2, 9});
+  tensors["a"] = Sample<float>({1, 2, 4});
   SaveStep(run, 4, tensors);
+  TraceJsonOf({run, "--cache", cache});
+  tensors["a"] = Sample<float>({1, 2, 9});
+  SaveStep(run, 5, tensors);
   const Json with = TraceJsonOf({run, "--cache", cache});
   const Json without = TraceJsonOf({run});
   CHECK(with["rows"] == without["rows"]);
-  CHECK(with["read_bytes"] < without["read_bytes"]);
-  CHECK(with["rows"][3]["upd_norm"] == 6.0);
-  CHECK(with["rows"][3]["dist_init"] == 8.0);
+  // The tensor itself, two checkpoints before it, and the first one.
+  CHECK(with["read_bytes"] == 4 * 12);
+  CHECK(with["rows"][4]["upd_norm"] == 5.0);
+  CHECK(with["rows"][4]["dist_init"] == 8.0);
   // A copy of a run is known by its content.
   std::filesystem::copy(run, dir / "copy", std::filesystem::copy_options::recursive);
   CHECK(TraceJsonOf({dir / "copy", "--cache", cache})["read_bytes"] == 0);
@@ -499,6 +507,10 @@ TEST_CASE("trace: rows are chosen, sorted and limited") {
       RunOk({"trace", run, "--format", "csv", "--columns", "step", "--limit", "0"}).out;
   CHECK(std::count(all.begin(), all.end(), '\n') == 17);
   const std::string text = RunOk({"trace", run, "--by", "layer", "--columns", "name,changed"}).out;
+  planted::WriteRun(dir / "planted");
+  const std::string shown = RunOnTerminal({"trace", dir / "planted", "--by", "tensor"}, 120).out;
+  CHECK(Contains(shown, "... 296 more (--limit 0 lists all)"));
+  CHECK(Contains(shown, "UPD_RATIO"));
   CHECK(Contains(text, "NAME      CHANGED\n"));
   CHECK(Contains(text, "norm            0\n"));
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "tools/terminal/console.h"
@@ -23,14 +25,17 @@ class SavedCache {
   Status Load(const std::vector<std::string>& others) {
     if (!path_.empty()) DSCKPT_RETURN_IF_ERROR(cache_.Load(path_));
     for (const std::string& other : others) {
-      const size_t before = cache_.size();
+      std::error_code error;
+      // Load() takes it for an empty one, and the run would be read for a slip of the pen.
+      if (!std::filesystem::exists(other, error)) {
+        return Status(StatusCode::kNotFound, "--combine: there is no file '" + other +
+                                                 "': expected one that --cache of a part has made")
+            .WithPath(other);
+      }
       DSCKPT_RETURN_IF_ERROR(cache_.Load(other));
-      if (cache_.size() == before) empty_.push_back(other);
     }
     return {};
   }
-  /// Those of the other files that added nothing.
-  const std::vector<std::string>& empty() const { return empty_; }
   MeasureCache* get() { return &cache_; }
 
   Status Save() {
@@ -45,7 +50,6 @@ class SavedCache {
  private:
   const std::string path_;
   MeasureCache cache_;
-  std::vector<std::string> empty_;
   Clock::time_point saved_ = Clock::now();
 };
 
@@ -107,9 +111,6 @@ Status MeasureAll(Console& console, Trace& trace, const ReadingChoice& choice) {
   if (!choice.combine.empty() && trace.summary.read_bytes != 0) {
     console.Note(Format("{} were read, because the files of --combine do not know them",
                         HumanBytes(trace.summary.read_bytes)));
-  }
-  for (const std::string& file : cache.empty()) {
-    console.Note(Format("{}: nothing in it is new", TerminalName(file)));
   }
   return {};
 }
