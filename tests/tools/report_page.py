@@ -55,7 +55,7 @@ OVERLAPS = """(() => {
 PICKED = "document.getElementById('picked').textContent"
 # How many pixels of the first map are of each kind: those of NaN are red.
 RED = """(() => {
-  const canvas = document.querySelector('#layers canvas[role=img]');
+  const canvas = document.querySelector('#layers .map canvas');
   const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
   let red = 0;
   for (let i = 0; i < data.length; i += 4) red += data[i] > 200 && data[i + 1] < 90 && data[i + 2] < 90;
@@ -89,7 +89,7 @@ def check_looks(page, folder):
         for width in WIDTHS:
             for dark in (False, True):
                 page.open(folder / f"{name}.html", width, 900, dark)
-                page.wait(f"document.querySelectorAll('#layers canvas[role=img]').length === {24 if name == 'moments' else 6}")
+                page.wait(f"document.querySelectorAll('#layers .map canvas').length === {24 if name == 'moments' else 6}")
                 check(page.evaluate(RED) > 0 or name == "planted", f"{name}: no NaN to be seen")
                 look_at(page, name, folder, f"{name}-{width}-{'dark' if dark else 'light'}")
 
@@ -115,7 +115,7 @@ def check_large(page, folder):
     print(f"1,000 steps of 100 layers with 8 modules: {size} bytes, answers after {ready} ms")
     check(size <= 5_000_000, f"the page has {size} bytes")
     check(ready < MOST_MILLISECONDS, f"the page answers after {ready} ms")
-    check(page.evaluate("document.querySelectorAll('#layers canvas[role=img]').length") == 8, "large: eight maps")
+    check(page.evaluate("document.querySelectorAll('#layers .map canvas').length") == 8, "large: eight maps")
     check("steps 50000 to 50" in page.evaluate(PICKED), "large: the first finding is picked: " + page.evaluate(PICKED))
     look_at(page, "large", folder, "large-1600-light")
 
@@ -173,7 +173,7 @@ def check_use(page, folder):
         page.evaluate(f"(() => {{ const m = document.getElementById('metric'); m.value = '{metric}'; m.dispatchEvent(new Event('change')); }})()")
         if metric == "bad":
             continue
-        check(page.evaluate(RED.replace("querySelector('#layers canvas[role=img]')", "querySelectorAll('#layers canvas[role=img]')[3]")) > 20, f"{metric}: NaN is seen")
+        check(page.evaluate(RED.replace("querySelector('#layers .map canvas')", "querySelectorAll('#layers .map canvas')[3]")) > 20, f"{metric}: NaN is seen")
     for axis in ("linear", "symlog"):
         page.evaluate(f"(() => {{ const m = document.getElementById('axis'); m.value = '{axis}'; m.dispatchEvent(new Event('change')); }})()")
         look_at(page, "planted", folder, f"planted-{axis}")

@@ -86,7 +86,8 @@ function enlargeBad(canvas, rows, tall) {
 class HeatMap {
   constructor(place, module, rows) {
     Object.assign(this, { module, rows });
-    this.canvas = element('canvas', { tabIndex: 0, role: 'img' });
+    // Arrows are for the map: role img would leave them to the screen reader.
+    this.canvas = element('canvas', { tabIndex: 0, role: 'application', 'aria-roledescription': 'heat map' });
     this.column = element('div', { className: 'cursor column' });
     this.cell = element('div', { className: 'cursor cell', hidden: true });
     this.plot = element('div', { className: 'plot' }, this.canvas, this.column, this.cell);

@@ -29,13 +29,17 @@ function pick(row, column) {
   tell('picked');
 }
 
-// Any part of a name, or all of it where the filter has a *.
+// Any part of a name; * is any text.
 function matcher(filter) {
-  const text = filter.trim().toLowerCase();
-  if (text === '') return () => true;
-  if (!text.includes('*')) return (name) => name.toLowerCase().includes(text);
-  const pattern = new RegExp('^' + text.split('*').map((part) => part.replace(/[.+?^${}()|[\]\\]/g, '\\$&')).join('.*') + '$');
-  return (name) => pattern.test(name.toLowerCase());
+  const parts = filter.trim().toLowerCase().split('*');
+  return (name) => {
+    let from = 0;
+    return parts.every((part) => {
+      const at = name.toLowerCase().indexOf(part, from);
+      from = at + part.length;
+      return at >= 0;
+    });
+  };
 }
 
 // Modules with their rows, by layer; only what the filter leaves.
