@@ -62,6 +62,15 @@ RED = """(() => {
   return red;
 })()"""
 
+# How many colours the first and the last column of the first map have.
+COLORS = """(() => {
+  const canvas = document.querySelector('#layers .map canvas'), context = canvas.getContext('2d');
+  return [1, canvas.width - 20].map((x) => {
+    const { data } = context.getImageData(x, 0, 19, canvas.height);
+    return new Set(new Uint32Array(data.buffer)).size;
+  });
+})()"""
+
 failures = []
 
 
@@ -169,6 +178,9 @@ def check_use(page, folder):
     page.evaluate("[...document.querySelectorAll('#findings button')].find((b) => b.ariaLabel.includes('NaN')).click()")
     picked = page.evaluate(PICKED)
     check("layers.1.attention.query_key_value.weight" in picked and "step 16000" in picked and "1 NaN" in picked, "a finding leads to its cell: " + picked)
+    page.evaluate("[...document.querySelectorAll('#findings button')].find((b) => b.ariaLabel.includes('duplicate')).click()")
+    check(page.evaluate("document.activeElement.closest('section').id") == "digests" and "step 14000" in page.evaluate(PICKED),
+          "a duplicate leads to its content")
     for metric in page.evaluate("[...document.getElementById('metric').options].map((o) => o.value)"):
         page.evaluate(f"(() => {{ const m = document.getElementById('metric'); m.value = '{metric}'; m.dispatchEvent(new Event('change')); }})()")
         if metric == "bad":
@@ -199,6 +211,11 @@ def check_little_known(page, folder):
         for section, there in (("geometry", False), ("digests", known)):
             hidden = page.evaluate(f"document.getElementById('{section}').hidden")
             check(hidden != there, f"{name}: the section {section} is{'' if hidden else ' not'} hidden")
+    page.open(folder / "same.html", 1000, 900)
+    look_at(page, "same", folder, "same")
+    check(page.evaluate("document.getElementById('metric').value") == "upd_ratio", "same: no metric is known")
+    check(page.evaluate("document.getElementById('legend').textContent") == "no valueNaN or infiniteunchanged", "same: the legend")
+    check(page.evaluate(COLORS) == [1, 2], "same: the first step has no value, the second is hatched")
     page.open(folder / "planted.html", 1000, 900)
     check("The first NaN is in gpt_neox.layers.1.attention.query_key_value.weight, element 5, at step 16000; step 15000 is the last without."
           in page.evaluate("document.querySelector('#findings .body').textContent"), "the first NaN is told")

@@ -285,4 +285,10 @@ TEST_CASE("report: pages to look at", "[.pages]") {
   RunOk({"export", "--force", path + "/run@latest", "-o", model});
   report({model}, "one.html");
   report({model, "--quick", "--step-from", "name:none(.)"}, "plain.html");
+  // Digests without statistics: two steps that hold the same.
+  std::filesystem::create_directories(path + "/same");
+  for (const char* const step : {"/same/step1.dsckpt", "/same/step2.dsckpt"}) {
+    RunOk({"import", "--force", model, "-o", path + step});
+  }
+  report({path + "/same", "--quick", "--step-from", "name:step([0-9]+)"}, "same.html");
 }
