@@ -17,7 +17,8 @@ namespace dsckpt::tools {
 
 class Console;
 
-/// What stands in JSON for it.
+
+/// What stands in JSON for a cell.
 std::string JsonText(const Cell& cell);
 /// What stands in CSV for it, as RFC 4180 has it.
 std::string CsvText(const Cell& cell);
