@@ -55,11 +55,20 @@ OVERLAPS = """(() => {
 PICKED = "document.getElementById('picked').textContent"
 # How many pixels of the first map are of each kind: those of NaN are red.
 RED = """(() => {
-  const canvas = document.querySelector('#layers canvas[role=img]');
+  const canvas = document.querySelector('#layers .map canvas');
   const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
   let red = 0;
   for (let i = 0; i < data.length; i += 4) red += data[i] > 200 && data[i + 1] < 90 && data[i + 2] < 90;
   return red;
+})()"""
+
+# How many colours the first and the last column of the first map have.
+COLORS = """(() => {
+  const canvas = document.querySelector('#layers .map canvas'), context = canvas.getContext('2d');
+  return [1, canvas.width - 20].map((x) => {
+    const { data } = context.getImageData(x, 0, 19, canvas.height);
+    return new Set(new Uint32Array(data.buffer)).size;
+  });
 })()"""
 
 failures = []
@@ -89,7 +98,7 @@ def check_looks(page, folder):
         for width in WIDTHS:
             for dark in (False, True):
                 page.open(folder / f"{name}.html", width, 900, dark)
-                page.wait(f"document.querySelectorAll('#layers canvas[role=img]').length === {24 if name == 'moments' else 6}")
+                page.wait(f"document.querySelectorAll('#layers .map canvas').length === {24 if name == 'moments' else 6}")
                 check(page.evaluate(RED) > 0 or name == "planted", f"{name}: no NaN to be seen")
                 look_at(page, name, folder, f"{name}-{width}-{'dark' if dark else 'light'}")
 
@@ -115,7 +124,7 @@ def check_large(page, folder):
     print(f"1,000 steps of 100 layers with 8 modules: {size} bytes, answers after {ready} ms")
     check(size <= 5_000_000, f"the page has {size} bytes")
     check(ready < MOST_MILLISECONDS, f"the page answers after {ready} ms")
-    check(page.evaluate("document.querySelectorAll('#layers canvas[role=img]').length") == 8, "large: eight maps")
+    check(page.evaluate("document.querySelectorAll('#layers .map canvas').length") == 8, "large: eight maps")
     check("steps 50000 to 50" in page.evaluate(PICKED), "large: the first finding is picked: " + page.evaluate(PICKED))
     look_at(page, "large", folder, "large-1600-light")
 
@@ -169,11 +178,14 @@ def check_use(page, folder):
     page.evaluate("[...document.querySelectorAll('#findings button')].find((b) => b.ariaLabel.includes('NaN')).click()")
     picked = page.evaluate(PICKED)
     check("layers.1.attention.query_key_value.weight" in picked and "step 16000" in picked and "1 NaN" in picked, "a finding leads to its cell: " + picked)
+    page.evaluate("[...document.querySelectorAll('#findings button')].find((b) => b.ariaLabel.includes('duplicate')).click()")
+    check(page.evaluate("document.activeElement.closest('section').id") == "digests" and "step 14000" in page.evaluate(PICKED),
+          "a duplicate leads to its content")
     for metric in page.evaluate("[...document.getElementById('metric').options].map((o) => o.value)"):
         page.evaluate(f"(() => {{ const m = document.getElementById('metric'); m.value = '{metric}'; m.dispatchEvent(new Event('change')); }})()")
         if metric == "bad":
             continue
-        check(page.evaluate(RED.replace("querySelector('#layers canvas[role=img]')", "querySelectorAll('#layers canvas[role=img]')[3]")) > 20, f"{metric}: NaN is seen")
+        check(page.evaluate(RED.replace("querySelector('#layers .map canvas')", "querySelectorAll('#layers .map canvas')[3]")) > 20, f"{metric}: NaN is seen")
     for axis in ("linear", "symlog"):
         page.evaluate(f"(() => {{ const m = document.getElementById('axis'); m.value = '{axis}'; m.dispatchEvent(new Event('change')); }})()")
         look_at(page, "planted", folder, f"planted-{axis}")
@@ -199,6 +211,11 @@ def check_little_known(page, folder):
         for section, there in (("geometry", False), ("digests", known)):
             hidden = page.evaluate(f"document.getElementById('{section}').hidden")
             check(hidden != there, f"{name}: the section {section} is{'' if hidden else ' not'} hidden")
+    page.open(folder / "same.html", 1000, 900)
+    look_at(page, "same", folder, "same")
+    check(page.evaluate("document.getElementById('metric').value") == "upd_ratio", "same: no metric is known")
+    check(page.evaluate("document.getElementById('legend').textContent") == "no valueNaN or infiniteunchanged", "same: the legend")
+    check(page.evaluate(COLORS) == [1, 2], "same: the first step has no value, the second is hatched")
     page.open(folder / "planted.html", 1000, 900)
     check("The first NaN is in gpt_neox.layers.1.attention.query_key_value.weight, element 5, at step 16000; step 15000 is the last without."
           in page.evaluate("document.querySelector('#findings .body').textContent"), "the first NaN is told")

@@ -271,12 +271,24 @@ TEST_CASE("report: pages to look at", "[.pages]") {
   for (auto& row : hostile.rows)
     row.name = "<b>" + row.name + "</b><script>document.title='taken'</script>";
   write("hostile.html", hostile);
+  // They may be written into a folder that has older ones.
+  std::filesystem::remove_all(path + "/run");
   planted::WriteRun(path + "/run");
-  RunOk({"report", path + "/run", "-o", path + "/planted.html", "--title", "A small run"});
-  // Of these little is known: one checkpoint without a step, and no statistics.
+  const auto report = [&](std::vector<std::string> words, const std::string& name) {
+    words.insert(words.begin(), {"report", "--force", "-o", path + "/" + name});
+    RunOk(words);
+  };
+  report({path + "/run", "--title", "A small run"}, "planted.html");
+  report({path + "/run", "--quick"}, "quick.html");
+  // Of these little is known: one checkpoint, of which nobody tells the step, without statistics.
   const std::string model = path + "/model.safetensors";
-  RunOk({"export", path + "/run@latest", "-o", model});
-  RunOk({"report", model, "-o", path + "/one.html"});
-  RunOk({"report", "--quick", model, "-o", path + "/plain.html", "--step-from", "name:none(.)"});
-  RunOk({"report", "--quick", path + "/run", "-o", path + "/quick.html"});
+  RunOk({"export", "--force", path + "/run@latest", "-o", model});
+  report({model}, "one.html");
+  report({model, "--quick", "--step-from", "name:none(.)"}, "plain.html");
+  // Digests without statistics: two steps that hold the same.
+  std::filesystem::create_directories(path + "/same");
+  for (const char* const step : {"/same/step1.dsckpt", "/same/step2.dsckpt"}) {
+    RunOk({"import", "--force", model, "-o", path + step});
+  }
+  report({path + "/same", "--quick", "--step-from", "name:step([0-9]+)"}, "same.html");
 }

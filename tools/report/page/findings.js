@@ -67,7 +67,11 @@ function showCell(finding) {
   const row = finding.row ?? state.row;
   if (state.filter !== '' && finding.row !== null && !matcher(state.filter)(report.rows.name[row])) setFilter('');
   pick(row, finding.column);
-  focusCell(row, finding.row === null);
+  const content = document.querySelector('#digests:not([hidden]) .scroll');
+  if (content && ['duplicate', 'frozen'].includes(finding.kind)) {
+    content.focus({ preventScroll: true });
+    content.scrollIntoView({ block: 'center' });
+  } else focusCell(row, finding.row === null);
 }
 
 function findingLine(finding) {

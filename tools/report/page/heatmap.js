@@ -86,7 +86,8 @@ function enlargeBad(canvas, rows, tall) {
 class HeatMap {
   constructor(place, module, rows) {
     Object.assign(this, { module, rows });
-    this.canvas = element('canvas', { tabIndex: 0, role: 'img' });
+    // Arrows are for the map: role img would leave them to the screen reader.
+    this.canvas = element('canvas', { tabIndex: 0, role: 'application', 'aria-roledescription': 'heat map' });
     this.column = element('div', { className: 'cursor column' });
     this.cell = element('div', { className: 'cursor cell', hidden: true });
     this.plot = element('div', { className: 'plot' }, this.canvas, this.column, this.cell);
@@ -238,17 +239,19 @@ function drawLegend() {
   context.putImageData(image, 0, 0);
   const text = (value) => shortNumber(metric.log ? 10 ** value : value);
   const low = metric.counts ? '0' : (metric.range ? '' : '\u2264 ') + text(range.low);
-  const entries = [
-    element('span', {}, (metric.about ?? metric.label) + ': ' + low, ramp,
-      (metric.range || metric.counts ? '' : '\u2265 ') + text(range.high)),
-    element('span', {}, sample(() => table.none), 'no value'),
-  ];
+  const entries = [element('span', {}, sample(() => table.none), 'no value')];
+  if (metric !== NO_METRIC) {
+    entries.unshift(element('span', {}, (metric.about ?? metric.label) + ': ' + low, ramp,
+      (metric.range || metric.counts ? '' : '\u2265 ') + text(range.high)));
+  }
   if (!metric.counts) {
     entries.push(element('span', {}, sample((x, y) => (x - y + 16) % 4 === 0 ? packed([255, 255, 255]) : table.bad), 'NaN or infinite'));
   }
   if (metric.ofUpdate) {
-    entries.push(element('span', {}, sample((x, y) => (x + y) % 6 === 0 ? table.ink : table.none), 'unchanged'),
-      element('span', {}, sample((x) => table.grey[x * 11]), 'smaller than the dtype can tell apart'));
+    entries.push(element('span', {}, sample((x, y) => (x + y) % 6 === 0 ? table.ink : table.none), 'unchanged'));
+  }
+  if (metric.ofUpdate && metric !== NO_METRIC) {
+    entries.push(element('span', {}, sample((x) => table.grey[x * 11]), 'smaller than the dtype can tell apart'));
   }
   document.getElementById('legend').replaceChildren(...entries);
 }
@@ -281,12 +284,11 @@ function finishMaps() {
 function setUpMaps() {
   const chooser = document.getElementById('metric');
   const offered = METRICS.filter(({ name }) => hasValues(name));
-  for (const metric of offered.length > 0 ? offered : [METRICS[2]]) {
-    chooser.append(element('option', { value: metric.name }, metric.label));
-  }
-  state.metric = METRICS.find(({ name }) => name === chooser.value);
+  if (offered.length === 0) offered.push(NO_METRIC);
+  for (const metric of offered) chooser.append(element('option', { value: metric.name }, metric.label));
+  state.metric = offered[0];
   chooser.addEventListener('change', () => {
-    state.metric = METRICS.find(({ name }) => name === chooser.value);
+    state.metric = offered.find(({ name }) => name === chooser.value);
     tell('metric');
   });
   const restyle = () => {

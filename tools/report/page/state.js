@@ -9,6 +9,9 @@ const METRICS = [
   { name: 'bad', label: 'NaN and infinities', about: 'number of NaN and infinities', log: true, counts: true },
 ];
 
+// Where no number is known: what is unchanged shows all the same.
+const NO_METRIC = { name: 'upd_ratio', label: 'none known', range: [0, 1], ofUpdate: true };
+
 const state = { row: 0, column: 0, metric: METRICS[0], axis: 'order', filter: '' };
 const watchers = { picked: [], metric: [], axis: [], filter: [], theme: [] };
 
@@ -29,13 +32,17 @@ function pick(row, column) {
   tell('picked');
 }
 
-// Any part of a name, or all of it where the filter has a *.
+// Any part of a name; * is any text.
 function matcher(filter) {
-  const text = filter.trim().toLowerCase();
-  if (text === '') return () => true;
-  if (!text.includes('*')) return (name) => name.toLowerCase().includes(text);
-  const pattern = new RegExp('^' + text.split('*').map((part) => part.replace(/[.+?^${}()|[\]\\]/g, '\\$&')).join('.*') + '$');
-  return (name) => pattern.test(name.toLowerCase());
+  const parts = filter.trim().toLowerCase().split('*');
+  return (name) => {
+    let from = 0;
+    return parts.every((part) => {
+      const at = name.toLowerCase().indexOf(part, from);
+      from = at + part.length;
+      return at >= 0;
+    });
+  };
 }
 
 // Modules with their rows, by layer; only what the filter leaves.
@@ -61,7 +68,7 @@ function cellText(row, column) {
   const parts = [report.rows.name[row], columnText(column)];
   if (!(cells.flags[at] & FLAG.present)) return [...parts, 'the checkpoint lacks it'].join(', ');
   const value = cells.values[state.metric.name][at];
-  parts.push(state.metric.label + ' ' + (Number.isNaN(value) ? 'not known' : number(value)));
+  if (state.metric !== NO_METRIC) parts.push(state.metric.label + ' ' + (Number.isNaN(value) ? 'not known' : number(value)));
   if (cells.values.bad[at] > 0) parts.push(number(cells.values.bad[at]) + ' NaN or infinite');
   if (cells.flags[at] & FLAG.same) parts.push('unchanged');
   if (cells.flags[at] & FLAG.coarse) parts.push('smaller than the dtype can tell apart');
