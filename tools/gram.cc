@@ -13,6 +13,7 @@
 #include "merge/number_text.h"
 #include "tools/commands.h"
 #include "tools/numpy.h"
+#include "tools/operand.h"
 #include "tools/output_file.h"
 #include "tools/row_writer.h"
 #include "tools/rows.h"
@@ -203,6 +204,7 @@ Result<FoundGram> Multiply(Console& console, const GramCommand& command) {
   TrajectoryOptions how;
   how.step_from = command.choice.step_from;
   DSCKPT_ASSIGN_OR_RETURN(found.run, Trajectory::Open(command.operands, how));
+  NoteSkipped(console, found.run);
   TrajectorySelection selection;
   DSCKPT_ASSIGN_OR_RETURN(selection.checkpoints, SelectCheckpoints(found.run, command.choice));
   for (uint32_t i = 0; i < found.run.tensor_count(); ++i) {

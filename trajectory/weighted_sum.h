@@ -54,6 +54,7 @@ class WeightedSum {
   Status Sum(uint32_t tensor, uint64_t first, std::span<double> sums, Memory& memory);
 
   const Trajectory run_;
+  MappedCheckpoints checkpoints_;
   const std::vector<AverageTerm> terms_;
   const bool verify_;
   double total_ = 0;

@@ -350,3 +350,27 @@ TEST_CASE("average: weights of a moving average") {
   const auto weights = EmaWeights(3, 0.75);
   CHECK(weights[0] * 3 + weights[1] * 5 + weights[2] * 8 == average);
 }
+
+TEST_CASE("average: of more checkpoints than may be open") {
+  TempDir dir;
+  fs::create_directories(dir / "run");
+  std::vector<std::vector<Sample>> all;
+  for (int t = 0; t < 12; ++t) {
+    const auto seed = static_cast<uint32_t>(t);
+    all.push_back({samples::Random("raw", DType::kF32, 1000, seed),
+                   samples::Random("packed", DType::kF16, 20'000, seed + 20)});
+    all.back()[1].encoding = Encoding::kZstd;
+    samples::Save(dir / ("run/step" + std::to_string(t)), all.back(), t);
+  }
+  TrajectoryOptions options;
+  options.max_open_files = 1;
+  const auto run = Trajectory::Open(dir / "run", options);
+  REQUIRE(run.ok());
+  const std::vector<double> weights(12, 1);
+  Averaged(*run, Terms(weights), dir / "out");
+  for (size_t i = 0; i < 2; ++i) {
+    const Sample& sample = all[0][i];
+    CHECK(samples::ReadTensor(dir / "out", sample.name) ==
+          samples::Narrowed(sample.dtype, Expected(all, i, weights)));
+  }
+}
