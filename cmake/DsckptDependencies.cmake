@@ -58,3 +58,8 @@ if((DSCKPT_BUILD_TOOLS OR DSCKPT_BUILD_BENCH) AND (NOT CLI11_INCLUDE OR NOT FMT_
 endif()
 add_library(dsckpt_dep_cli INTERFACE)
 target_include_directories(dsckpt_dep_cli SYSTEM INTERFACE ${CLI11_INCLUDE} ${FMT_INCLUDE})
+
+# The page of dsckpt report, which browsers decompress.
+if(DSCKPT_BUILD_TOOLS)
+  dsckpt_find_library(zlib zlib.h z zlib1g-dev)
+endif()

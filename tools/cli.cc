@@ -81,11 +81,11 @@ int Main(int argc, char** argv) {
       "  dsckpt help inspect");
   CommonOptions options;
   const std::vector<Command> commands = {
-      AddInspect(program),  AddVerify(program),  AddImport(program),    AddExport(program),
-      AddMerge(program),    AddConvert(program), AddList(program),      AddHash(program),
-      AddStats(program),    AddDiff(program),    AddTrace(program),     AddGram(program),
-      AddAverage(program),  AddExtract(program), AddCat(program),       AddEdit(program),
-      AddRollback(program), AddHelp(program),    AddCompletion(program)};
+      AddInspect(program), AddVerify(program),   AddImport(program),  AddExport(program),
+      AddMerge(program),   AddConvert(program),  AddList(program),    AddHash(program),
+      AddStats(program),   AddDiff(program),     AddTrace(program),   AddReport(program),
+      AddGram(program),    AddAverage(program),  AddExtract(program), AddCat(program),
+      AddEdit(program),    AddRollback(program), AddHelp(program),    AddCompletion(program)};
   for (const Command& command : commands) AddCommonOptions(command.line, options);
 
   Console console;

@@ -30,6 +30,7 @@ Command AddStats(Program& program);
 Command AddDiff(Program& program);
 Command AddTrace(Program& program);
 Command AddGram(Program& program);
+Command AddReport(Program& program);
 Command AddAverage(Program& program);
 Command AddExtract(Program& program);
 Command AddCat(Program& program);

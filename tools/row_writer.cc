@@ -27,15 +27,8 @@ std::string ShapeJson(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-std::string CsvCell(const Cell& cell) {
-  if (IsMissing(cell)) return "";
-  const auto* text = std::get_if<std::string>(&cell);
-  return CsvText(text != nullptr ? *text : JsonText(cell));
-}
-
-}  // namespace
-
-std::string CsvText(std::string_view text) {
+/// A field, as RFC 4180 has it.
+std::string QuotedField(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
   std::string quoted = "\"";
   for (const char c : text) {
@@ -43,6 +36,14 @@ std::string CsvText(std::string_view text) {
     quoted += c;
   }
   return quoted + "\"";
+}
+
+}  // namespace
+
+std::string CsvText(const Cell& cell) {
+  if (IsMissing(cell)) return "";
+  const auto* text = std::get_if<std::string>(&cell);
+  return QuotedField(text != nullptr ? *text : JsonText(cell));
 }
 
 std::string JsonText(const Cell& cell) {
@@ -125,7 +126,7 @@ Status RowWriter::Flush() {
 
 std::string RowWriter::CsvLine(std::span<const Cell> row) const {
   std::string line;
-  for (const Cell& cell : row) line += CsvCell(cell) + ",";
+  for (const Cell& cell : row) line += CsvText(cell) + ",";
   line.back() = '\n';
   return line;
 }

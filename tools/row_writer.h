@@ -17,11 +17,11 @@ namespace dsckpt::tools {
 
 class Console;
 
-/// A field of CSV, as RFC 4180 has it.
-std::string CsvText(std::string_view text);
 
-/// What stands in JSON for it.
+/// What stands in JSON for a cell.
 std::string JsonText(const Cell& cell);
+/// What stands in CSV for it, as RFC 4180 has it.
+std::string CsvText(const Cell& cell);
 
 /// Where rows go, and what is around them.
 struct RowTarget {

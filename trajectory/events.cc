@@ -1,6 +1,7 @@
 // FindEvents(): of checkpoints as wholes, and of each tensor.
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -151,8 +152,8 @@ std::vector<TrajectoryEvent> FindRunEvents(const Trajectory& run,
 std::vector<TrajectoryEvent> FindTensorEvents(const Trajectory& run,
                                               const TrajectorySelection& selection, uint32_t tensor,
                                               std::span<const TensorMeasure> measures) {
-  return trajectory::TensorEvents(run, selection.checkpoints, tensor,
-                                  MayTrain(run, selection.checkpoints), measures);
+  const auto change = [&] { return MayTrain(run, selection.checkpoints); };
+  return trajectory::TensorEvents(run, selection.checkpoints, tensor, change, measures);
 }
 
 void SortEvents(std::vector<TrajectoryEvent>& events) {
@@ -164,7 +165,11 @@ void SortEvents(std::vector<TrajectoryEvent>& events) {
 std::vector<TrajectoryEvent> FindEvents(const Trajectory& run,
                                         const TrajectorySelection& selection) {
   std::vector<TrajectoryEvent> events = FindRunEvents(run, selection);
-  const bool change = MayTrain(run, selection.checkpoints);
+  std::optional<bool> known;
+  const std::function<bool()> change = [&] {
+    if (!known) known = MayTrain(run, selection.checkpoints);
+    return *known;
+  };
   for (const uint32_t i : selection.tensors) {
     for (auto& event : trajectory::TensorEvents(run, selection.checkpoints, i, change)) {
       events.push_back(event);

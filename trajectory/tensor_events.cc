@@ -210,7 +210,7 @@ bool IsFrozen(const Trajectory& run, const std::vector<uint32_t>& checkpoints, u
 
 std::vector<TrajectoryEvent> TensorEvents(const Trajectory& run,
                                           const std::vector<uint32_t>& checkpoints, uint32_t tensor,
-                                          bool others_change,
+                                          const std::function<bool()>& others_change,
                                           std::span<const TensorMeasure> measures) {
   Follower follower(run, tensor);
   auto measure = measures.begin();
@@ -225,13 +225,14 @@ std::vector<TrajectoryEvent> TensorEvents(const Trajectory& run,
   TrajectoryEvent frozen;
   uint32_t first = 0;
   // Counters and masks do not train.
-  if (!others_change || dead || !IsFloat(about.dtype.code)) return events;
+  if (dead || !IsFloat(about.dtype.code)) return events;
   if (measures.size() > 1 && NeverMoves(measures)) {
     first = measures.front().checkpoint;
     frozen.checkpoint = measures.back().checkpoint;
   } else if (!IsFrozen(run, checkpoints, tensor, first, frozen.checkpoint)) {
     return events;
   }
+  if (!others_change()) return events;
   frozen.kind = Kind::kFrozen;
   frozen.tensor = tensor;
   frozen.other = first;

@@ -2,6 +2,7 @@
 #define DSCKPT_TRAJECTORY_TENSOR_EVENTS_H_
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -12,11 +13,12 @@
 
 namespace dsckpt::trajectory {
 
-/// In the order of checkpoints. `others_change`: some tensor of the run does. `measures`: what was
-/// read; empty: indexes tell.
+/// In the order of checkpoints. `others_change`: whether some tensor of the run does; asked only of
+/// what never changes, because the answer takes a look at the whole run. `measures`: what was read;
+/// empty: indexes tell.
 std::vector<TrajectoryEvent> TensorEvents(const Trajectory& run,
                                           const std::vector<uint32_t>& checkpoints, uint32_t tensor,
-                                          bool others_change,
+                                          const std::function<bool()>& others_change,
                                           std::span<const TensorMeasure> measures = {});
 
 /// Whether the tensor differs between two neighbours of `checkpoints`.

@@ -26,6 +26,7 @@ from .saving import save, save_safetensors
 from .series import TensorSeries
 from .table import Table, combine
 from .tensor_info import TensorStatistics
+from .tiles import Tile
 from .tools import Problem, Report, inspect, merge, trace, verify
 from .tracing import trace_part
 from .trajectory import Trajectory, TrajectoryEvent
@@ -55,6 +56,7 @@ __all__ = [
     "TensorSeries",
     "TensorStatistics",
     "TensorStats",
+    "Tile",
     "TracePart",
     "Trajectory",
     "TrajectoryEvent",

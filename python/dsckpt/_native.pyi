@@ -401,10 +401,12 @@ class Trajectory:
     def form(self, checkpoint: int, tensor: int) -> tuple[str, tuple[int, ...], int] | None:
         """(dtype name, shape, bytes); None: the checkpoint lacks the tensor."""
     def statistics(self, checkpoint: int, tensor: int) -> _Statistics | None: ...
+    def mapped(self, checkpoint: int, tensor: int) -> memoryview | None:
+        """As view(), but None where that would copy."""
     def view(self, checkpoint: int, tensor: int) -> memoryview | None:
         """Read-only bytes of a tensor; None: it is in pieces."""
-    def read(self, checkpoint: int, tensor: int, out: Any) -> None:
-        """out: writable buffer of exactly the tensor's bytes."""
+    def read(self, checkpoint: int, tensor: int, out: Any, *, offset: int = 0) -> None:
+        """out: writable buffer; it is filled from this byte of the tensor's row-major image on."""
 
 _Column = tuple[str, str, bool, Any, Any, Any]
 """(name, type as in Arrow's C data interface, whether values may be missing, values, bitmap,

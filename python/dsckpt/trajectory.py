@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Union
 
-from . import _native, arguments, averaging, components, grouping
+from . import _native, arguments, averaging, components, grouping, tiles
 from .errors import DsckptError
 from .parts import TracePart
 from .paths import settle
 from .series import TensorSeries, position_of
 from .table import Table
+from .tiles import Tile
 
 if TYPE_CHECKING:
     import numpy
@@ -454,6 +456,29 @@ class Trajectory:
         if name not in self._ordinals:
             raise KeyError(f"no tensor {name!r} in {len(self._checkpoints)} checkpoints")
         return self._ordinals[name]
+
+    def tiles(self, pattern: str = "*", *, memory: int = 256 << 20) -> Iterator[Tile]:
+        """Stretches of tensors, each with the checkpoints that have it: for what takes all steps of
+        an element at once and does not fit memory for whole tensors.
+
+        Example:
+            >>> for tile in run.tiles("*.weight"):
+            ...     spread = tile.f32.std(axis=0)
+
+        Args:
+            pattern: Of names, as for matching(). Packed dtypes are left out.
+            memory: How many bytes the `f32` of a tile takes at most; tiles are not smaller than
+                4,096 elements.
+
+        Returns:
+            Tiles in the order of names, then of elements.
+        """
+        memory = arguments.integer("memory", memory, 1)
+        count = len(self._checkpoints)
+        return itertools.chain.from_iterable(
+            tiles.of_tensor(self._native, count, ordinal, self._rows[ordinal], memory)
+            for ordinal in self._matching(pattern)
+        )
 
     def __contains__(self, name: object) -> bool:
         return name in self._ordinals

@@ -110,13 +110,8 @@ std::optional<nb::tuple> FormOf(const Trajectory& self, uint32_t t, uint32_t i) 
   return nb::make_tuple(ToStr(form->dtype.name), ShapeOf(form->shape), form->bytes);
 }
 
-/// Nothing where the tensor is in pieces.
-nb::object ViewOf(const Trajectory& self, uint32_t t, uint32_t i) {
-  CheckpointAt(self, t);
-  TensorAt(self, i);
-  auto viewed = WithoutGil([&] { return self.View(t, i); });
-  if (viewed.status().code() == StatusCode::kUnsupported) return nb::none();
-  auto* tensor = new Tensor(Unwrap(std::move(viewed)));
+nb::object ToMemory(Tensor viewed) {
+  auto* tensor = new Tensor(std::move(viewed));
   const nb::capsule owner(tensor, [](void* p) noexcept { delete static_cast<Tensor*>(p); });
   static const std::byte kNothing{};
   const std::byte* data = tensor->bytes().empty() ? &kNothing : tensor->bytes().data();
@@ -125,11 +120,33 @@ nb::object ViewOf(const Trajectory& self, uint32_t t, uint32_t i) {
   return nb::cast(view);
 }
 
-void ReadInto(const Trajectory& self, uint32_t t, uint32_t i, nb::handle out) {
+/// Nothing where the tensor is in pieces.
+nb::object ViewOf(const Trajectory& self, uint32_t t, uint32_t i) {
+  CheckpointAt(self, t);
+  TensorAt(self, i);
+  auto viewed = WithoutGil([&] { return self.View(t, i); });
+  if (viewed.status().code() == StatusCode::kUnsupported) return nb::none();
+  return ToMemory(Unwrap(std::move(viewed)));
+}
+
+/// Nothing where View() would copy.
+nb::object MappedOf(const Trajectory& self, uint32_t t, uint32_t i) {
+  CheckpointAt(self, t);
+  TensorAt(self, i);
+  auto mapped = Unwrap(WithoutGil([&]() -> Result<std::optional<Tensor>> {
+    DSCKPT_ASSIGN_OR_RETURN(const Checkpoint checkpoint, self.OpenCheckpoint(t));
+    DSCKPT_ASSIGN_OR_RETURN(const auto info, checkpoint.FindTensor(self.tensor(i).name));
+    DSCKPT_ASSIGN_OR_RETURN(const auto whole, checkpoint.FindWhole(info.ordinal));
+    return whole ? whole->file.MappedView(whole->info) : std::nullopt;
+  }));
+  return mapped ? ToMemory(*std::move(mapped)) : nb::none();
+}
+
+void ReadInto(const Trajectory& self, uint32_t t, uint32_t i, nb::handle out, uint64_t offset) {
   CheckpointAt(self, t);
   TensorAt(self, i);
   const OutBuffer buffer(out);
-  Check(WithoutGil([&] { return self.Read(t, i, 0, buffer.bytes()); }));
+  Check(WithoutGil([&] { return self.Read(t, i, offset, buffer.bytes()); }));
 }
 
 }  // namespace
@@ -158,8 +175,9 @@ void BindTrajectory(nb::module_& module) {
             return ToTuple(self.Statistics(CheckpointAt(self, t), TensorAt(self, i)));
           },
           "checkpoint"_a, "tensor"_a)
+      .def("mapped", &MappedOf, "checkpoint"_a, "tensor"_a)
       .def("view", &ViewOf, "checkpoint"_a, "tensor"_a)
-      .def("read", &ReadInto, "checkpoint"_a, "tensor"_a, "out"_a);
+      .def("read", &ReadInto, "checkpoint"_a, "tensor"_a, "out"_a, nb::kw_only(), "offset"_a = 0);
 }
 
 }  // namespace dsckpt::python

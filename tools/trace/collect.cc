@@ -71,12 +71,15 @@ std::optional<uint64_t> ChangedSince(const Trace& trace, uint32_t before, uint32
   return changed;
 }
 
-MeasureOptions HowToMeasure(const Trace& trace, const ReadingChoice& choice, SavedCache& cache,
-                            ProgressBar& bar) {
+MeasureOptions HowToMeasure(const Console& console, const Trace& trace, const ReadingChoice& choice,
+                            SavedCache& cache, ProgressBar& bar) {
   MeasureOptions how;
   how.reading.threads = choice.threads;
   how.reading.verify = !choice.no_verify;
-  how.reading.progress = [&bar](uint64_t done, uint64_t total) { bar.Update(done, total); };
+  // What there is to do is counted beforehand, which takes a look at every tensor.
+  if (console.err_is_terminal()) {
+    how.reading.progress = [&bar](uint64_t done, uint64_t total) { bar.Update(done, total); };
+  }
   how.memory = choice.memory;
   how.against = trace.against;
   if (!choice.cache.empty() || !choice.combine.empty()) how.cache = cache.get();
@@ -94,7 +97,8 @@ Status MeasureAll(Console& console, Trace& trace, const ReadingChoice& choice) {
     return cache.SaveNowAndThen();
   };
   ProgressBar bar(console, "trace");
-  auto summary = Measure(trace.run, trace.selection, take, HowToMeasure(trace, choice, cache, bar));
+  auto summary =
+      Measure(trace.run, trace.selection, take, HowToMeasure(console, trace, choice, cache, bar));
   bar.Clear();
   const Status saved = cache.Save();
   DSCKPT_RETURN_IF_ERROR(summary.status());

@@ -189,43 +189,6 @@ constexpr const char* kFooter =
     "Exit code: 0 done; 1 something of --fail-on was found, or nothing was selected; 2\n"
     "could not do it.";
 
-void AddStepOptions(CommandLine& line, StepChoice& steps) {
-  line.Add("--steps", steps.steps, "Only these steps and ranges; repeatable")
-      .Repeatable()
-      .Placeholder("LIST");
-  line.Add("--last", steps.last, "Only the last N checkpoints").FromZero().Placeholder("N");
-  line.Add("--every", steps.every, "Only each N-th checkpoint").FromZero().Placeholder("N");
-  line.Add("--step-from", steps.step_from, "What tells the step").Placeholder("RULE");
-}
-
-void AddReadingOptions(CommandLine& line, ReadingChoice& reading) {
-  const Argument quick =
-      line.AddFlag("--quick", reading.quick, "Read indexes only, no tensor data");
-  line.Add("--against", reading.against, "Compare with prev (default), init, final or a step")
-      .Placeholder("WHAT");
-  line.Add("--cache", reading.cache, "Keep measures there, and read only what is new")
-      .Excludes(quick)
-      .Placeholder("FILE");
-  const auto parse_part = [&reading](const std::string& text) {
-    const auto part = ParsePart(text);
-    if (part.ok()) reading.part = *part;
-    return part.status().message();
-  };
-  const Argument part = line.AddParsed("--part", parse_part, "Only tensors of part I of N, from 1")
-                            .Placeholder("I/N");
-  line.Add("--combine", reading.combine, "Caches of parts, which know everything")
-      .Excludes(quick)
-      .Excludes(part)
-      .Placeholder("FILE...");
-  line.Add("-j,--threads", reading.threads, "Threads; 0: one for each core, at most 8")
-      .Within(0, 256)
-      .Placeholder("N");
-  line.Add("--memory", reading.memory, "For elements, at least 64MiB; default: 256MiB")
-      .Size()
-      .Placeholder("SIZE");
-  line.AddFlag("--no-verify", reading.no_verify, "Do not check checksums");
-}
-
 }  // namespace
 
 Command AddTrace(Program& program) {
@@ -237,7 +200,7 @@ Command AddTrace(Program& program) {
   AddNameFilter(line, options->names, "Only names that match a pattern; repeatable",
                 "Not those that match; repeatable");
   AddStepOptions(line, options->steps);
-  AddReadingOptions(line, options->reading);
+  AddReadingOptions(line, options->reading, true);
   line.Add("--by", options->by, "tensor, pattern, layer, module, dtype or all")
       .OneOf({"tensor", "pattern", "layer", "module", "dtype", "all"})
       .Placeholder("WHAT");

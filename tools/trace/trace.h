@@ -55,6 +55,12 @@ struct TraceOptions {
   bool quiet = false;
 };
 
+/// --steps, --last, --every and --step-from.
+void AddStepOptions(CommandLine& line, StepChoice& steps);
+/// --quick, --cache, --combine, --threads, --memory and --no-verify. `parts`: --against and --part
+/// as well.
+void AddReadingOptions(CommandLine& line, ReadingChoice& reading, bool parts);
+
 /// What was looked at, and what was found in it.
 struct Trace {
   Trajectory run;
