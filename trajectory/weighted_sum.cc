@@ -99,6 +99,7 @@ Status WeightedSum::Sum(uint32_t tensor, uint64_t first, std::span<double> sums,
   std::span<const std::byte> bytes;
   std::vector<std::pair<uint32_t, std::span<const std::byte>>> held;
   for (const AverageTerm& term : terms_) {
+    if (stopped_) return Status(StatusCode::kCancelled, "the average was cancelled");
     const Parts parts = *PartsOf(run_.Form(term.checkpoint, tensor)->dtype.code);
     const auto content = run_.Content(term.checkpoint, tensor);
     if (!content || content != before) {
