@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,7 +13,10 @@
 
 #include "merge/number_text.h"
 #include "tools/commands.h"
+#include "tools/groups.h"
+#include "tools/items.h"
 #include "tools/numpy.h"
+#include "tools/operand.h"
 #include "tools/output_file.h"
 #include "tools/row_writer.h"
 #include "tools/rows.h"
@@ -31,15 +35,25 @@ struct GramCommand {
   std::vector<std::string> operands;
   NameFilter names;
   StepChoice choice;
+  std::string by = "all";
   std::string format, output;
   bool no_verify = false;
   GramOptions gram;
 };
 
+/// Tensors that make one vector of each checkpoint.
+struct GramGroup {
+  std::string name;
+  GramReport report;
+};
+
 /// What was multiplied, and what came out.
 struct FoundGram {
   Trajectory run;
-  GramReport report;
+  std::vector<uint32_t> checkpoints;
+  std::vector<GramGroup> groups;  ///< By name; without those that have no tensors.
+  std::vector<GramReport::Skipped> skipped;
+  uint64_t nonfinite = 0, elements = 0, tensors = 0, read_bytes = 0;
   double seconds = 0;
 };
 
@@ -65,7 +79,7 @@ Result<std::string> FormatOf(const Console& console, const GramCommand& command)
 
 /// The step, or where nothing tells it, the checkpoint.
 std::string LabelOf(const FoundGram& found, size_t i) {
-  const uint32_t t = found.report.checkpoints[i];
+  const uint32_t t = found.checkpoints[i];
   const auto step = found.run.step(t);
   return step ? std::to_string(*step) : found.run.operand(t);
 }
@@ -74,54 +88,69 @@ std::string NumberText(double number, const char* none) {
   return std::isfinite(number) ? merge::DoubleText(number) : none;
 }
 
-std::string CsvOf(const FoundGram& found) {
-  const size_t count = found.report.checkpoints.size();
-  std::string text = "step";
+/// `grouped`: the group stands before each row.
+std::string CsvOf(const FoundGram& found, bool grouped) {
+  const size_t count = found.checkpoints.size();
+  std::string text = grouped ? "group,step" : "step";
   for (size_t i = 0; i < count; ++i) text += "," + CsvText(LabelOf(found, i));
   text += "\n";
-  for (size_t i = 0; i < count; ++i) {
-    text += CsvText(LabelOf(found, i));
-    for (size_t j = 0; j < count; ++j) text += "," + NumberText(found.report.At(i, j), "");
-    text += "\n";
+  for (const GramGroup& group : found.groups) {
+    for (size_t i = 0; i < count; ++i) {
+      if (grouped) text += CsvText(group.name) + ",";
+      text += CsvText(LabelOf(found, i));
+      for (size_t j = 0; j < count; ++j) text += "," + NumberText(group.report.At(i, j), "");
+      text += "\n";
+    }
   }
   return text;
 }
 
 std::string StepText(std::optional<int64_t> step) { return step ? std::to_string(*step) : "null"; }
 
+/// An array of what `each` gives for 0 to `count`.
+template <typename Each>
+std::string JsonArray(size_t count, const char* between, const Each& each) {
+  std::string text = "[";
+  for (size_t i = 0; i < count; ++i) text += (i == 0 ? "" : between) + each(i);
+  return text + "]";
+}
+
+std::string JsonOf(const FoundGram& found, const GramGroup& group) {
+  const GramReport& report = group.report;
+  const size_t count = found.checkpoints.size();
+  const auto product = [&](size_t i) {
+    return JsonArray(count, ", ", [&](size_t j) { return NumberText(report.At(i, j), "null"); });
+  };
+  return Format(
+      "{{\"group\": {}, \"elements\": {}, \"nonfinite\": {},\n     \"tensors\": {},\n"
+      "     \"products\": {}}}",
+      JsonQuoted(group.name), report.elements,
+      JsonArray(count, ", ", [&](size_t i) { return std::to_string(report.nonfinite[i]); }),
+      JsonArray(report.tensors.size(), ", ",
+                [&](size_t i) { return JsonQuoted(found.run.tensor(report.tensors[i]).name); }),
+      JsonArray(count, ",\n       ", product));
+}
+
 /// dsckpt.gram/1.
-std::string JsonOf(const FoundGram& found) {
-  const GramReport& report = found.report;
-  const size_t count = report.checkpoints.size();
-  std::string text = "{\n  \"schema\": \"dsckpt.gram/1\",\n  \"checkpoints\": [";
-  for (size_t i = 0; i < count; ++i) {
-    const uint32_t t = report.checkpoints[i];
-    text +=
-        Format("{}\n    {{\"checkpoint\": {}, \"step\": {}, \"nonfinite\": {}}}", i == 0 ? "" : ",",
-               JsonQuoted(found.run.operand(t)), StepText(found.run.step(t)), report.nonfinite[i]);
-  }
-  text += "\n  ],\n  \"products\": [";
-  for (size_t i = 0; i < count; ++i) {
-    text += i == 0 ? "\n    [" : ",\n    [";
-    for (size_t j = 0; j < count; ++j) {
-      text += (j == 0 ? "" : ", ") + NumberText(report.At(i, j), "null");
-    }
-    text += "]";
-  }
-  text += Format("\n  ],\n  \"elements\": {},\n  \"tensors\": [", report.elements);
-  for (size_t i = 0; i < report.tensors.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + JsonQuoted(found.run.tensor(report.tensors[i]).name);
-  }
-  text += "],\n  \"skipped\": [";
-  for (size_t i = 0; i < report.skipped.size(); ++i) {
-    const GramReport::Skipped& each = report.skipped[i];
-    text += Format("{}\n    {{\"name\": {}, \"why\": {}}}", i == 0 ? "" : ",",
-                   JsonQuoted(found.run.tensor(each.tensor).name), JsonQuoted(each.why));
-  }
-  text += Format("{}],\n  \"read_bytes\": {},\n  \"seconds\": {}\n}}\n",
-                 report.skipped.empty() ? "" : "\n  ", report.read_bytes,
-                 merge::DoubleText(found.seconds));
-  return text;
+std::string JsonOf(const FoundGram& found, const std::string& by) {
+  const auto checkpoint = [&](size_t i) {
+    const uint32_t t = found.checkpoints[i];
+    return Format("{{\"checkpoint\": {}, \"step\": {}}}", JsonQuoted(found.run.operand(t)),
+                  StepText(found.run.step(t)));
+  };
+  const auto group = [&](size_t i) { return JsonOf(found, found.groups[i]); };
+  const auto skipped = [&](size_t i) {
+    const GramReport::Skipped& each = found.skipped[i];
+    return Format("{{\"name\": {}, \"why\": {}}}", JsonQuoted(found.run.tensor(each.tensor).name),
+                  JsonQuoted(each.why));
+  };
+  return Format(
+      "{{\n  \"schema\": \"dsckpt.gram/1\",\n  \"by\": {},\n  \"checkpoints\": {},\n"
+      "  \"groups\": {},\n  \"skipped\": {},\n  \"read_bytes\": {},\n  \"seconds\": {}\n}}\n",
+      JsonQuoted(by), JsonArray(found.checkpoints.size(), ",\n    ", checkpoint),
+      JsonArray(found.groups.size(), ",\n    ", group),
+      JsonArray(found.skipped.size(), ",\n    ", skipped), found.read_bytes,
+      merge::DoubleText(found.seconds));
 }
 
 Status WriteFile(const std::string& path, std::string_view head, std::span<const std::byte> rest) {
@@ -131,14 +160,20 @@ Status WriteFile(const std::string& path, std::string_view head, std::span<const
   return out->Publish();
 }
 
-Status WriteMatrix(const std::string& path, const GramReport& report) {
-  const auto count = static_cast<int64_t>(report.checkpoints.size());
-  return WriteFile(path, NumpyHeader("<f8", {count, count}),
-                   std::as_bytes(std::span(report.products)));
+/// A matrix, or with groups one for each.
+Status WriteMatrices(const std::string& path, const FoundGram& found, bool grouped) {
+  const auto count = static_cast<int64_t>(found.checkpoints.size());
+  std::vector<int64_t> shape = {count, count};
+  if (grouped) shape.insert(shape.begin(), static_cast<int64_t>(found.groups.size()));
+  std::vector<double> products;
+  for (const GramGroup& group : found.groups) {
+    products.insert(products.end(), group.report.products.begin(), group.report.products.end());
+  }
+  return WriteFile(path, NumpyHeader("<f8", shape), std::as_bytes(std::span(products)));
 }
 
-void PrintMatrix(Console& console, const FoundGram& found) {
-  const size_t count = found.report.checkpoints.size();
+void PrintMatrix(Console& console, const FoundGram& found, const GramReport& report) {
+  const size_t count = found.checkpoints.size();
   std::vector<std::string> headings = {"STEP"};
   for (size_t i = 0; i < count; ++i) headings.push_back(TerminalName(LabelOf(found, i)));
   std::vector<Column> columns;
@@ -147,35 +182,40 @@ void PrintMatrix(Console& console, const FoundGram& found) {
   }
   PrintTable(console, columns, count, [&](size_t row, std::vector<std::string>& cells) {
     cells = {headings[row + 1]};
-    for (size_t j = 0; j < count; ++j) {
-      cells.push_back(Format("{:.3e}", found.report.At(row, j)));
-    }
+    for (size_t j = 0; j < count; ++j) cells.push_back(Format("{:.3e}", report.At(row, j)));
   });
 }
 
+void PrintMatrices(Console& console, const FoundGram& found, bool grouped) {
+  for (const GramGroup& group : found.groups) {
+    if (grouped) console.Print("{}\n", console.Styled(Style::kBold, TerminalName(group.name)));
+    PrintMatrix(console, found, group.report);
+    if (grouped) console.Write("\n");
+  }
+}
+
 void PrintSummary(Console& console, const FoundGram& found) {
-  const GramReport& report = found.report;
-  console.Print("{} of {} in {}; {} read, {}\n", Count(report.elements, "element"),
-                Count(report.tensors.size(), "tensor"),
-                Count(report.checkpoints.size(), "checkpoint"), HumanBytes(report.read_bytes),
-                Rate(report.read_bytes, found.seconds));
+  console.Print("{} of {} in {}; {} read, {}\n", Count(found.elements, "element"),
+                Count(found.tensors, "tensor"), Count(found.checkpoints.size(), "checkpoint"),
+                HumanBytes(found.read_bytes), Rate(found.read_bytes, found.seconds));
 }
 
 Status Write(Console& console, const GramCommand& command, const std::string& format,
              const FoundGram& found) {
   const std::string& file = command.output;
-  if (format == "npy") DSCKPT_RETURN_IF_ERROR(WriteMatrix(file, found.report));
+  const bool grouped = command.by != "all";
+  if (format == "npy") DSCKPT_RETURN_IF_ERROR(WriteMatrices(file, found, grouped));
   if (format == "csv" || format == "json") {
-    const std::string text = format == "csv" ? CsvOf(found) : JsonOf(found);
+    const std::string text = format == "csv" ? CsvOf(found, grouped) : JsonOf(found, command.by);
     if (!file.empty()) {
       DSCKPT_RETURN_IF_ERROR(WriteFile(file, text, {}));
     } else {
       console.Write(text);
     }
   }
-  if (format == "table") PrintMatrix(console, found);
+  if (format == "table") PrintMatrices(console, found, grouped);
   if (console.json() && !file.empty()) {
-    console.Write(JsonOf(found));
+    console.Write(JsonOf(found, command.by));
   } else if (!file.empty() || format == "table") {
     if (!file.empty()) console.Print("{}: ", SafeText(file));
     PrintSummary(console, found);
@@ -185,16 +225,36 @@ Status Write(Console& console, const GramCommand& command, const std::string& fo
 
 /// What the products do not show.
 void NoteLeftOut(Console& console, const FoundGram& found) {
-  uint64_t nonfinite = 0;
-  for (const uint64_t each : found.report.nonfinite) nonfinite += each;
-  if (nonfinite != 0) {
-    console.Note(Format("warning: {} NaN or infinite, and counted as 0",
-                        nonfinite == 1 ? "1 element is" : Grouped(nonfinite) + " elements are"));
+  if (found.nonfinite != 0) {
+    console.Note(
+        Format("warning: {} NaN or infinite, and counted as 0",
+               found.nonfinite == 1 ? "1 element is" : Grouped(found.nonfinite) + " elements are"));
   }
-  const auto& skipped = found.report.skipped;
-  if (skipped.empty()) return;
-  console.Note(Format("{} left out, {} among them: it {}", Count(skipped.size(), "tensor"),
-                      TerminalName(found.run.tensor(skipped[0].tensor).name), skipped[0].why));
+  if (found.skipped.empty()) return;
+  console.Note(Format("{} left out, {} among them: it {}", Count(found.skipped.size(), "tensor"),
+                      TerminalName(found.run.tensor(found.skipped[0].tensor).name),
+                      found.skipped[0].why));
+}
+
+/// The chosen tensors, in groups by name.
+std::map<std::string, std::vector<uint32_t>> GroupTensors(const Trajectory& run,
+                                                          const GramCommand& command) {
+  std::map<std::string, std::vector<uint32_t>> groups;
+  for (uint32_t i = 0; i < run.tensor_count(); ++i) {
+    const TrajectoryTensor tensor = run.tensor(i);
+    if (!command.names.Takes(tensor.name)) continue;
+    groups[GroupOf(command.by, tensor.name, DTypeText(tensor.dtype))].push_back(i);
+  }
+  return groups;
+}
+
+void Add(FoundGram& found, const std::string& name, GramReport report) {
+  for (const uint64_t each : report.nonfinite) found.nonfinite += each;
+  found.elements += report.elements;
+  found.tensors += report.tensors.size();
+  found.read_bytes += report.read_bytes;
+  found.skipped.insert(found.skipped.end(), report.skipped.begin(), report.skipped.end());
+  if (!report.tensors.empty()) found.groups.push_back({name, std::move(report)});
 }
 
 Result<FoundGram> Multiply(Console& console, const GramCommand& command) {
@@ -203,16 +263,17 @@ Result<FoundGram> Multiply(Console& console, const GramCommand& command) {
   TrajectoryOptions how;
   how.step_from = command.choice.step_from;
   DSCKPT_ASSIGN_OR_RETURN(found.run, Trajectory::Open(command.operands, how));
-  TrajectorySelection selection;
-  DSCKPT_ASSIGN_OR_RETURN(selection.checkpoints, SelectCheckpoints(found.run, command.choice));
-  for (uint32_t i = 0; i < found.run.tensor_count(); ++i) {
-    if (command.names.Takes(found.run.tensor(i).name)) selection.tensors.push_back(i);
-  }
+  NoteSkipped(console, found.run);
+  DSCKPT_ASSIGN_OR_RETURN(found.checkpoints, SelectCheckpoints(found.run, command.choice));
   ProgressBar bar(console, SafeText(command.operands[0]));
   GramOptions options = command.gram;
   options.reading.verify = !command.no_verify;
   options.reading.progress = [&bar](uint64_t done, uint64_t total) { bar.Update(done, total); };
-  DSCKPT_ASSIGN_OR_RETURN(found.report, Gram(found.run, selection, options));
+  for (const auto& [name, tensors] : GroupTensors(found.run, command)) {
+    DSCKPT_ASSIGN_OR_RETURN(GramReport report,
+                            Gram(found.run, {found.checkpoints, tensors}, options));
+    Add(found, name, std::move(report));
+  }
   found.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return found;
 }
@@ -223,8 +284,8 @@ int RunGram(Console& console, const GramCommand& command) {
   const auto found = Multiply(console, command);
   if (!found.ok()) return console.Fail(found.status());
   NoteLeftOut(console, *found);
-  if (found->report.checkpoints.empty() || found->report.tensors.empty()) {
-    console.Note(found->report.checkpoints.empty()
+  if (found->checkpoints.empty() || found->groups.empty()) {
+    console.Note(found->checkpoints.empty()
                      ? "--steps, --last and --every leave no checkpoint"
                      : "there is no tensor that all checkpoints have alike among those of --filter "
                        "and --exclude");
@@ -249,8 +310,10 @@ constexpr const char* kGramFooter =
     "left out, which is said too. What indexes show to be equal is read once. Products have\n"
     "the same bits on every machine and with any number of threads.\n"
     "-o takes the format from the suffix: .npy is what numpy.load reads, also .csv, .json.\n"
-    "--json, schema dsckpt.gram/1: checkpoints, products by row, elements, tensors, skipped,\n"
-    "read_bytes and seconds.\n"
+    "--by makes one matrix for the tensors of each group, in the order of names; groups are\n"
+    "those of dsckpt stats. The .npy file then has a dimension more, before the others.\n"
+    "--json, schema dsckpt.gram/1: by, checkpoints, groups with elements, nonfinite, tensors\n"
+    "and products by row; skipped, read_bytes and seconds.\n"
     "Exit code: 0 done; 1 nothing was selected, or a file is damaged; 2 could not do it.";
 
 }  // namespace
@@ -264,6 +327,9 @@ Command AddGram(Program& program) {
       .Placeholder("...");
   AddNameFilter(line, command->names, "Only tensors whose names match; repeatable",
                 "Not those whose names match; repeatable");
+  line.Add("--by", command->by, "all (default), tensor, pattern, layer, module or dtype")
+      .OneOf({"all", "tensor", "pattern", "layer", "module", "dtype"})
+      .Placeholder("WHAT");
   line.Add("--steps", command->choice.steps, "Only these steps and ranges; repeatable")
       .Repeatable()
       .Placeholder("LIST");

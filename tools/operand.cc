@@ -1,5 +1,7 @@
 #include "tools/operand.h"
 
+#include <algorithm>
+
 #include "tools/terminal/console.h"
 #include "tools/terminal/format.h"
 
@@ -24,6 +26,17 @@ const char* StepSourceText(StepSource source) {
 void NoteLatest(Console& console, const std::string& run, const std::string& latest) {
   if (latest.empty()) return;
   console.Note(Format("{} is a run: this is its latest checkpoint, {}", run, latest));
+}
+
+void NoteSkipped(Console& console, const Trajectory& run) {
+  constexpr size_t kShown = 5;
+  const auto& skipped = run.skipped();
+  for (size_t i = 0; i < std::min(kShown, skipped.size()); ++i) {
+    console.Note(Format("{}: left out: {}", skipped[i].first, skipped[i].second));
+  }
+  if (skipped.size() > kShown) {
+    console.Note(Format("{} more entries are left out", skipped.size() - kShown));
+  }
 }
 
 Result<Inputs> OpenInputs(Console& console, const std::vector<std::string>& paths, bool map) {

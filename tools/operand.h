@@ -6,6 +6,7 @@
 
 #include "dsckpt/checkpoint.h"
 #include "dsckpt/status.h"
+#include "dsckpt/trajectory.h"
 #include "merge/inputs.h"
 
 // What a path on the command line stands for.
@@ -24,6 +25,9 @@ const char* StepSourceText(StepSource source);
 
 /// Says which checkpoint of a run was taken; nothing where `latest` is empty.
 void NoteLatest(Console& console, const std::string& run, const std::string& latest);
+
+/// Says which entries of runs are left out, and why.
+void NoteSkipped(Console& console, const Trajectory& run);
 
 /// merge::OpenInputs(); a note names the checkpoint that is taken of a run.
 /// `map`: files are mapped, which spares a copy.

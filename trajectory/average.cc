@@ -126,7 +126,6 @@ MergeOptions OptionsOf(const Trajectory& run, const AverageOptions& options,
   merge.verify = options.verify;
   merge.replace = options.replace;
   merge.progress = options.progress;
-  merge.cancelled = options.cancelled;
   return merge;
 }
 
@@ -183,7 +182,12 @@ Status RunAverage(const Trajectory& run, std::span<const AverageTerm> terms,
     copied_bytes += out.size();
     return inputs.checkpoint.ReadBytes(ordinal, offset, out, options.verify);
   };
-  const MergeOptions merge = OptionsOf(run, options, report.terms);
+  MergeOptions merge = OptionsOf(run, options, report.terms);
+  merge.cancelled = [&] {
+    const bool stop = options.cancelled && options.cancelled();
+    if (stop) sum.Stop();
+    return stop;
+  };
   DSCKPT_ASSIGN_OR_RETURN(report.output,
                           merge::MergeInputs(inputs, base, output, merge, make, files));
   AddTensors(run, needed, tensors, sum, report);
@@ -213,6 +217,9 @@ Result<AverageReport> Average(const Trajectory& run, std::span<const AverageTerm
     report.terms.push_back({term.checkpoint, term.weight / total});
   }
   const Status status = Guarded([&] { return RunAverage(run, terms, output, options, report); });
+  if (status.code() == StatusCode::kCancelled) {
+    return Status(StatusCode::kCancelled, "the average was cancelled");
+  }
   if (!status.ok()) return status;
   return report;
 }

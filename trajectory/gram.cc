@@ -102,8 +102,8 @@ struct GramTile {
 /// Multiplies the rows of one tensor.
 class GramRun {
  public:
-  GramRun(const Trajectory& run, const GramTensor& plan, const GramOptions& options)
-      : plan_(plan), options_(options), reader_(run, plan.tensor, options.reading.verify) {}
+  GramRun(MappedCheckpoints& checkpoints, const GramTensor& plan, const GramOptions& options)
+      : plan_(plan), options_(options), reader_(checkpoints, plan.tensor, options.reading.verify) {}
 
   Status Run(const std::function<void(uint64_t)>& progress) {
     DSCKPT_RETURN_IF_ERROR(PlanTiles());
@@ -271,8 +271,9 @@ Result<GramReport> Gram(const Trajectory& run, const TrajectorySelection& select
     done += bytes;
     if (options.reading.progress) options.reading.progress(done, total);
   };
+  trajectory::MappedCheckpoints checkpoints(run);
   for (const trajectory::GramTensor& plan : plans) {
-    trajectory::GramRun tensor(run, plan, options);
+    trajectory::GramRun tensor(checkpoints, plan, options);
     DSCKPT_RETURN_IF_ERROR(tensor.Run(progress));
     tensor.AddTo(report);
   }

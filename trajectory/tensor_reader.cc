@@ -11,16 +11,39 @@
 
 namespace dsckpt::trajectory {
 
+namespace {
+
+/// Well below the number of mappings that Linux lets a process have.
+constexpr uint64_t kMostMappedFiles = 16'384;
+
+}  // namespace
+
+Result<Checkpoint> MappedCheckpoints::Open(uint32_t t) {
+  {
+    MutexLock lock(mutex_);
+    if (kept_[t].valid()) return kept_[t];
+  }
+  return run_.OpenCheckpoint(t);
+}
+
+void MappedCheckpoints::Keep(uint32_t t, const Checkpoint& checkpoint) {
+  MutexLock lock(mutex_);
+  if (kept_[t].valid() || files_ + checkpoint.shard_count() > kMostMappedFiles) return;
+  files_ += checkpoint.shard_count();
+  kept_[t] = checkpoint;
+}
+
 Result<TensorReader::Stored*> TensorReader::Open(uint32_t t) {
   Stored& stored = stored_[t];
   std::call_once(stored.once, [&] {
     stored.opened = [&]() -> Status {
-      DSCKPT_ASSIGN_OR_RETURN(const Checkpoint checkpoint, run_.OpenCheckpoint(t));
+      DSCKPT_ASSIGN_OR_RETURN(const Checkpoint checkpoint, checkpoints_.Open(t));
       DSCKPT_ASSIGN_OR_RETURN(const LogicalTensorInfo info,
                               checkpoint.FindTensor(run_.tensor(tensor_).name));
       DSCKPT_ASSIGN_OR_RETURN(stored.whole, checkpoint.FindWhole(info.ordinal));
       if (!stored.whole) return {};
       stored.mapped = stored.whole->file.MappedView(stored.whole->info);
+      if (stored.mapped) checkpoints_.Keep(t, checkpoint);
       if (!stored.mapped || !verify_) return {};
       stored.checked.resize(stored.whole->file.ChunkSums(stored.whole->info).size());
       return {};

@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "base/mutex.h"
+#include "dsckpt/checkpoint.h"
 #include "dsckpt/status.h"
 #include "dsckpt/trajectory.h"
 
@@ -17,13 +19,35 @@
 
 namespace dsckpt::trajectory {
 
+/// Opens checkpoints of a run, each once as far as they are mapped: these hold no descriptors.
+/// Thread-safe.
+class MappedCheckpoints {
+ public:
+  explicit MappedCheckpoints(const Trajectory& run) : run_(run), kept_(run.size()) {}
+
+  const Trajectory& run() const { return run_; }
+  Result<Checkpoint> Open(uint32_t t);
+  /// Says that what Open() gave is mapped.
+  void Keep(uint32_t t, const Checkpoint& checkpoint);
+
+ private:
+  const Trajectory run_;
+  Mutex mutex_;
+  std::vector<Checkpoint> kept_ DSCKPT_GUARDED_BY(mutex_);
+  uint64_t files_ DSCKPT_GUARDED_BY(mutex_) = 0;
+};
+
 /// Reads one tensor: from mapped files where it lies there as it is, which takes neither memory nor
 /// descriptors. Thread-safe. It keeps hold of the files until it goes.
 class TensorReader {
  public:
   /// `verify`: whether chunks are checked; mapped ones are once.
-  TensorReader(const Trajectory& run, uint32_t tensor, bool verify)
-      : run_(run), tensor_(tensor), verify_(verify), stored_(run.size()) {}
+  TensorReader(MappedCheckpoints& checkpoints, uint32_t tensor, bool verify)
+      : checkpoints_(checkpoints),
+        run_(checkpoints.run()),
+        tensor_(tensor),
+        verify_(verify),
+        stored_(run_.size()) {}
 
   /// `size` bytes of checkpoint `t` from `offset` on, in the file or in `buffer`, which keeps its
   /// memory for later calls.
@@ -45,7 +69,8 @@ class TensorReader {
   Result<Stored*> Open(uint32_t t);
   Status Check(uint32_t t, Stored& stored, uint64_t offset, uint64_t size);
 
-  const Trajectory run_;
+  MappedCheckpoints& checkpoints_;
+  const Trajectory& run_;
   const uint32_t tensor_;
   const bool verify_;
   std::deque<Stored> stored_;  // By checkpoint.

@@ -69,6 +69,7 @@ std::optional<Parts> PartsOf(DType dtype) {
 
 WeightedSum::WeightedSum(const Trajectory& run, std::vector<AverageTerm> terms, bool verify)
     : run_(run),
+      checkpoints_(run),
       terms_(std::move(terms)),
       verify_(verify),
       counts_(run.tensor_count()),
@@ -79,7 +80,7 @@ WeightedSum::WeightedSum(const Trajectory& run, std::vector<AverageTerm> terms, 
 std::shared_ptr<TensorReader> WeightedSum::ReaderOf(uint32_t tensor) {
   MutexLock lock(mutex_);
   if (const auto* const known = readers_.Find(tensor)) return *known;
-  auto reader = std::make_shared<TensorReader>(run_, tensor, verify_);
+  auto reader = std::make_shared<TensorReader>(checkpoints_, tensor, verify_);
   readers_.Put(tensor, reader);
   return reader;
 }
@@ -98,6 +99,7 @@ Status WeightedSum::Sum(uint32_t tensor, uint64_t first, std::span<double> sums,
   std::span<const std::byte> bytes;
   std::vector<std::pair<uint32_t, std::span<const std::byte>>> held;
   for (const AverageTerm& term : terms_) {
+    if (stopped_) return Status(StatusCode::kCancelled, "the average was cancelled");
     const Parts parts = *PartsOf(run_.Form(term.checkpoint, tensor)->dtype.code);
     const auto content = run_.Content(term.checkpoint, tensor);
     if (!content || content != before) {

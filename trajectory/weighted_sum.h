@@ -44,6 +44,8 @@ class WeightedSum {
   /// parts, in the dtype `to`, which has some too.
   Status Read(uint32_t tensor, DType to, uint64_t offset, std::span<std::byte> out);
 
+  /// Makes Read() fail soon (kCancelled).
+  void Stop() { stopped_ = true; }
   const SumCounts& counts(uint32_t tensor) const { return counts_[tensor]; }
   uint64_t read_bytes() const { return read_bytes_; }
 
@@ -54,11 +56,13 @@ class WeightedSum {
   Status Sum(uint32_t tensor, uint64_t first, std::span<double> sums, Memory& memory);
 
   const Trajectory run_;
+  MappedCheckpoints checkpoints_;
   const std::vector<AverageTerm> terms_;
   const bool verify_;
   double total_ = 0;
   std::vector<SumCounts> counts_;  // By tensor.
   std::atomic<uint64_t> read_bytes_ = 0;
+  std::atomic<bool> stopped_ = false;
   Mutex mutex_;
   LruCache<uint32_t, std::shared_ptr<TensorReader>> readers_ DSCKPT_GUARDED_BY(mutex_);
 };

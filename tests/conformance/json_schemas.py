@@ -77,6 +77,7 @@ with tempfile.TemporaryDirectory() as folder:
     check("trace", "--quick", run)
     check("trace", "--quick", valid / "example.dsckpt")
     check("gram", valid / "example.dsckpt")
+    check("gram", run, "--by", "tensor")
     check("report", run, "-o", folder / "r.html")
     check("trace", run)
     for path in sorted(valid.glob("*.dsckpt")):

@@ -23,7 +23,7 @@ const Layer kLayers[] = {
     {"run", {"dsckpt/", "base/", "format/", "io/", "run/"}},
     {"writer", {"dsckpt/", "base/", "format/", "numerics/", "io/", "state/", "run/", "writer/"}},
     {"reader", {"dsckpt/", "base/", "format/", "numerics/", "io/", "state/", "run/", "reader/"}},
-    {"merge", {"dsckpt/", "base/", "io/", "run/", "merge/"}},
+    {"merge", {"dsckpt/", "base/", "numerics/", "io/", "run/", "merge/"}},
     {"analysis", {"dsckpt/", "base/", "format/", "numerics/", "analysis/"}},
     {"trajectory",
      {"dsckpt/", "base/", "format/", "numerics/", "io/", "run/", "merge/", "analysis/",

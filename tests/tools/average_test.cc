@@ -1,6 +1,7 @@
 // dsckpt average: operands, weights, names of outputs, reports and exit codes.
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -118,6 +119,17 @@ TEST_CASE("average: NaN goes through with a warning") {
   CHECK(found["nonfinite"][0]["name"] == planted::kWithNan);
   CHECK(found["nonfinite"][0]["nan"] > 0);
   CHECK(found["from"].size() == 3);
+}
+
+TEST_CASE("average: what of a run is left out is named") {
+  TempDir dir;
+  WriteSteps(dir / "run", 2);
+  std::ofstream(dir / "run/step3.dsckpt") << "no checkpoint";
+  const Outcome outcome = RunTool({"average", dir / "run", "-o", dir / "out"});
+  CHECK(outcome.code == 0);
+  CHECK(Contains(outcome.err, "step3.dsckpt: left out: "));
+  CHECK(FirstOf(dir / "out") == 1.5f);
+  CHECK(Contains(RunTool({"gram", dir / "run"}).err, "step3.dsckpt: left out: "));
 }
 
 TEST_CASE("average: exit codes, and nothing is overwritten unasked") {

@@ -43,9 +43,13 @@ TEST_CASE("gram: a table, CSV and JSON") {
   CHECK(json["checkpoints"][0]["step"] == 10);
   CHECK(json["checkpoints"][1]["checkpoint"] == run + "@20");
   // 64 ones of the U8 tensor.
-  CHECK(json["products"] == Json::parse("[[89.0, 63.0], [63.0, 65.25]]"));
-  CHECK(json["elements"] == 66);
-  CHECK(json["tensors"].size() == 2);
+  CHECK(json["by"] == "all");
+  REQUIRE(json["groups"].size() == 1);
+  const Json& all = json["groups"][0];
+  CHECK(all["products"] == Json::parse("[[89.0, 63.0], [63.0, 65.25]]"));
+  CHECK(all["elements"] == 66);
+  CHECK(all["tensors"].size() == 2);
+  CHECK(all["nonfinite"] == Json::parse("[0, 0]"));
   CHECK(json["skipped"].empty());
   CHECK(json["read_bytes"] == 2 * 8 + 64);
 }
@@ -65,7 +69,28 @@ TEST_CASE("gram: a file that numpy reads") {
   CHECK(products == std::vector<double>{5, 11, 0, 11, 25, -1, 0, -1, 1.25});
   RunOk({"gram", dir / "run", "-o", dir / "g.json", "-q"});
   std::ifstream json(dir / "g.json");
-  CHECK(Json::parse(json)["products"].size() == 3);
+  CHECK(Json::parse(json)["groups"][0]["products"].size() == 3);
+}
+
+TEST_CASE("gram: a matrix for each group") {
+  TempDir dir;
+  WriteThree(dir / "run");
+  const Json json =
+      Json::parse(RunOk({"gram", dir / "run", "--last", "2", "--by", "dtype", "--json"}).out);
+  CHECK(json["by"] == "dtype");
+  REQUIRE(json["groups"].size() == 2);
+  CHECK(json["groups"][0]["group"] == "F32");
+  CHECK(json["groups"][0]["products"] == Json::parse("[[25.0, -1.0], [-1.0, 1.25]]"));
+  CHECK(json["groups"][1]["group"] == "U8");
+  CHECK(json["groups"][1]["products"] == Json::parse("[[64.0, 64.0], [64.0, 64.0]]"));
+  CHECK(json["read_bytes"] == 2 * 8 + 64);
+  CHECK(RunOk({"gram", dir / "run", "--last", "1", "--by", "dtype", "--format", "csv"}).out ==
+        "group,step,20\nF32,20,1.25\nU8,20,64.0\n");
+  RunOk({"gram", dir / "run", "--by", "tensor", "-o", dir / "g.npy"});
+  std::ifstream in(dir / "g.npy", std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  CHECK(Contains(text, "'shape': (2, 3, 3), }"));
+  CHECK(text.size() % 64 == 18 * 8 % 64);
 }
 
 TEST_CASE("gram: notes and exit codes") {

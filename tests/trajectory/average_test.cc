@@ -12,6 +12,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 #include "tests/trajectory/tensor_samples.h"
+#include "trajectory/weighted_sum.h"
 
 using namespace dsckpt;
 using samples::Bytes;
@@ -349,4 +350,62 @@ TEST_CASE("average: weights of a moving average") {
   for (const double next : {5.0, 8.0}) average = 0.75 * average + 0.25 * next;
   const auto weights = EmaWeights(3, 0.75);
   CHECK(weights[0] * 3 + weights[1] * 5 + weights[2] * 8 == average);
+}
+
+TEST_CASE("average: of more checkpoints than may be open") {
+  TempDir dir;
+  fs::create_directories(dir / "run");
+  std::vector<std::vector<Sample>> all;
+  for (int t = 0; t < 12; ++t) {
+    const auto seed = static_cast<uint32_t>(t);
+    all.push_back({samples::Random("raw", DType::kF32, 1000, seed),
+                   samples::Random("packed", DType::kF16, 20'000, seed + 20)});
+    all.back()[1].encoding = Encoding::kZstd;
+    samples::Save(dir / ("run/step" + std::to_string(t)), all.back(), t);
+  }
+  TrajectoryOptions options;
+  options.max_open_files = 1;
+  const auto run = Trajectory::Open(dir / "run", options);
+  REQUIRE(run.ok());
+  const std::vector<double> weights(12, 1);
+  Averaged(*run, Terms(weights), dir / "out");
+  for (size_t i = 0; i < 2; ++i) {
+    const Sample& sample = all[0][i];
+    CHECK(samples::ReadTensor(dir / "out", sample.name) ==
+          samples::Narrowed(sample.dtype, Expected(all, i, weights)));
+  }
+}
+
+TEST_CASE("average: a cancelled one leaves nothing behind, and stops in the middle of a tensor") {
+  TempDir dir;
+  WriteRun(dir / "run", 3, 100);
+  const Trajectory run = OpenRun(dir / "run");
+  for (const int calls : {0, 1}) {
+    AverageOptions options;
+    options.cancelled = [left = calls]() mutable { return left-- <= 0; };
+    const auto stopped = Average(run, Terms({1, 1, 1}), dir / "out", options);
+    CHECK(stopped.status().code() == StatusCode::kCancelled);
+    CHECK(stopped.status().message() == "the average was cancelled");
+  }
+  CHECK(std::distance(fs::directory_iterator(fs::path(dir / "run").parent_path()), {}) == 1);
+  trajectory::WeightedSum sum(run, Terms({1, 1, 1}), true);
+  const uint32_t tensor = *run.FindTensor("t.F32");
+  Bytes out(400);
+  CHECK(sum.Read(tensor, DType::kF32, 0, out).ok());
+  sum.Stop();
+  CHECK(sum.Read(tensor, DType::kF32, 0, out).code() == StatusCode::kCancelled);
+}
+
+TEST_CASE("average: windows may begin and end within elements") {
+  TempDir dir;
+  const auto all = WriteRun(dir / "run", 2, 1000);
+  const Trajectory run = OpenRun(dir / "run");
+  trajectory::WeightedSum sum(run, Terms({1, 3}), true);
+  const uint32_t tensor = *run.FindTensor("t.F32");
+  const Bytes whole = samples::Narrowed(DType::kF32, Expected(all, 1, {1, 3}));
+  for (const auto& [begin, end] : {std::pair<size_t, size_t>{0, 4000}, {1, 3}, {3, 3999}, {6, 9}}) {
+    Bytes out(end - begin);
+    REQUIRE(sum.Read(tensor, DType::kF32, begin, out).ok());
+    CHECK(std::equal(out.begin(), out.end(), whole.begin() + static_cast<std::ptrdiff_t>(begin)));
+  }
 }
