@@ -66,6 +66,7 @@ struct VisitTrees {
 /// batches.
 struct Travelling {
   TensorPlan plan;
+  std::unique_ptr<TensorReader> reader;
   uint32_t tiles = 0, next_tile = 0;
   std::vector<VisitTrees> trees;
 
@@ -92,7 +93,11 @@ class Batch {
       const uint64_t tile = std::min(kChunkBytes, bytes - tensor.next_tile * kChunkBytes);
       if (!tiles_.empty() && held_ + MostHeld(tile) > memory) break;
       held_ += MostHeld(tile);
-      tiles_.emplace_back(run_, tensor.plan, tensor.next_tile++, options_.reading.verify);
+      if (!tensor.reader) {
+        tensor.reader =
+            std::make_unique<TensorReader>(run_, tensor.plan.tensor, options_.reading.verify);
+      }
+      tiles_.emplace_back(*tensor.reader, tensor.plan, tensor.next_tile++);
       ++share.count;
     }
     share.last = tensor.complete();

@@ -10,6 +10,9 @@ namespace dsckpt::trajectory {
 
 namespace {
 
+/// Smaller tiles are copied: with mapped ones the pages around them would come, and stay.
+constexpr uint64_t kLeastMapped = 1 << 20;
+
 TensorUpdate ToUpdate(const numerics::PairStatistics& found) {
   TensorUpdate update;
   update.count = found.count;
@@ -50,12 +53,25 @@ Status TravellingTile::Load(uint32_t v) {
   const Visit& visit = plan_->visits[v];
   if (Find(v) != nullptr) return {};
   Held& held = Free(visit);
-  held.visit = kNone;
-  held.bytes.resize(bytes(visit));
-  DSCKPT_RETURN_IF_ERROR(
-      run_->Read(visit.checkpoint, plan_->tensor, index_ * kChunkBytes, held.bytes, verify_));
+  Forget(held);
+  const uint64_t offset = index_ * kChunkBytes, size = bytes(visit);
+  DSCKPT_ASSIGN_OR_RETURN(
+      held.bytes, size < kLeastMapped ? reader_->Copy(visit.checkpoint, offset, size, held.buffer)
+                                      : reader_->Read(visit.checkpoint, offset, size, held.buffer));
   held.visit = v;
   return {};
+}
+
+void TravellingTile::Forget(Held& held) {
+  const bool mapped = held.bytes.data() != held.buffer.data();
+  if (held.visit != kNone && mapped) {
+    reader_->Forget(plan_->visits[held.visit].checkpoint, held.bytes);
+  }
+  held.visit = kNone;
+}
+
+TravellingTile::~TravellingTile() {
+  for (Held& held : held_) Forget(held);
 }
 
 std::span<const std::byte> TravellingTile::In(uint32_t v) const {

@@ -12,6 +12,7 @@
 #include "dsckpt/trajectory.h"
 #include "numerics/turns.h"
 #include "trajectory/measure_plan.h"
+#include "trajectory/tensor_reader.h"
 
 // One tile of a tensor on its way through the checkpoints.
 
@@ -29,8 +30,11 @@ struct TileMeasure {
 /// Keeps the elements that later visits are compared with. Not thread-safe.
 class TravellingTile {
  public:
-  TravellingTile(const Trajectory& run, TensorPlan& plan, uint32_t index, bool verify)
-      : run_(&run), plan_(&plan), index_(index), verify_(verify) {}
+  TravellingTile(TensorReader& reader, TensorPlan& plan, uint32_t index)
+      : reader_(&reader), plan_(&plan), index_(index) {}
+  ~TravellingTile();
+  TravellingTile(const TravellingTile&) = delete;
+  TravellingTile& operator=(const TravellingTile&) = delete;
 
   /// The bytes of the tile in a visit; 0: the tensor ends before it.
   uint64_t bytes(const Visit& visit) const;
@@ -46,16 +50,17 @@ class TravellingTile {
   static constexpr size_t kHeld = 4;
   struct Held {
     uint32_t visit = kNone;
-    std::vector<std::byte> bytes;
+    std::span<const std::byte> bytes;
+    std::vector<std::byte> buffer;
   };
   Held* Find(uint32_t visit);
   Held& Free(const Visit& visit);
+  void Forget(Held& held);
   std::span<const std::byte> In(uint32_t visit) const;
 
-  const Trajectory* run_;
+  TensorReader* reader_;
   TensorPlan* plan_;
   uint32_t index_;
-  bool verify_;
   std::array<Held, kHeld> held_;
 };
 

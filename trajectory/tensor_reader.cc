@@ -83,6 +83,11 @@ Result<std::span<const std::byte>> TensorReader::Read(uint32_t t, uint64_t offse
     DSCKPT_RETURN_IF_ERROR(Check(t, *stored, offset, size));
     return stored->mapped->bytes().subspan(offset, size);
   }
+  return Copy(t, offset, size, buffer);
+}
+
+Result<std::span<const std::byte>> TensorReader::Copy(uint32_t t, uint64_t offset, uint64_t size,
+                                                      std::vector<std::byte>& buffer) const {
   if (buffer.size() < size) buffer.resize(size);
   const std::span<std::byte> out = std::span(buffer).first(size);
   DSCKPT_RETURN_IF_ERROR(run_.Read(t, tensor_, offset, out, verify_));

@@ -53,6 +53,9 @@ class TensorReader {
   /// memory for later calls.
   Result<std::span<const std::byte>> Read(uint32_t t, uint64_t offset, uint64_t size,
                                           std::vector<std::byte>& buffer);
+  /// The same in `buffer` in any case, which holds no file.
+  Result<std::span<const std::byte>> Copy(uint32_t t, uint64_t offset, uint64_t size,
+                                          std::vector<std::byte>& buffer) const;
   /// Says that what Read() gave will not be looked at soon: mapped pages are given back.
   void Forget(uint32_t t, std::span<const std::byte> bytes);
   /// Whether Read() of checkpoint `t` leaves its buffer alone.

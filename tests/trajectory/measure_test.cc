@@ -31,13 +31,14 @@ std::string FileOf(const std::string& dir, size_t t, bool plain) {
   return dir + "/step-" + std::to_string(t + 1) + (plain ? ".safetensors" : ".dsckpt");
 }
 
-void Write(const std::string& dir, Run& run, bool plain = false) {
+void Write(const std::string& dir, Run& run, bool plain = false,
+           Encoding encoding = Encoding::kRaw) {
   std::filesystem::create_directories(dir);
   for (size_t t = 0; t < run.size(); ++t) {
     if (plain) {
       SavePlainSample(FileOf(dir, t, plain), run[t]);
     } else {
-      SaveSample(FileOf(dir, t, plain), run[t]);
+      SaveSample(FileOf(dir, t, plain), run[t], encoding);
     }
   }
 }
@@ -248,6 +249,7 @@ TEST_CASE("measure: the same bits for threads, files without digests, memory and
     large = Moved(std::move(large), random);
   }
   Write(dir / "run", run);
+  Write(dir / "encoded", run, false, Encoding::kZstd);
   for (auto& tensors : run) tensors.erase("C128");  // Of which plain safetensors know nothing.
   Write(dir / "plain", run, true);
   const Trajectory trajectory = Open(dir / "run");
@@ -255,6 +257,8 @@ TEST_CASE("measure: the same bits for threads, files without digests, memory and
   for (const int threads : {1, 2, 7}) {
     CHECK(BitsOfRows(MeasureAll(trajectory, {.reading = {.threads = threads}}).rows) == expected);
   }
+  // Nothing of it is mapped.
+  CHECK(BitsOfRows(MeasureAll(Open(dir / "encoded")).rows) == expected);
   auto without = expected;
   std::erase_if(without, [](const auto& row) { return row.first.first == "C128"; });
   CHECK(without.size() + 4 == expected.size());
@@ -270,6 +274,22 @@ TEST_CASE("measure: the same bits for threads, files without digests, memory and
     }
     CHECK(BitsOfRows(rows) == expected);
   }
+}
+
+TEST_CASE("measure: bytes that are mapped are checked too") {
+  TempDir dir;
+  std::mt19937 random(9);
+  Run run(2);
+  for (auto& tensors : run) tensors["w"] = RandomTensor(DType::kF32, kChunkBytes / 4, random);
+  Write(dir / "run", run);
+  const Trajectory trajectory = Open(dir / "run");
+  CHECK(MeasureAll(trajectory).rows.size() == 2);
+  Damage(FileOf(dir / "run", 1, false), run[1].at("w"));
+  const auto take = [](uint32_t, std::span<const TensorMeasure>) { return Status(); };
+  const auto damaged = Measure(Open(dir / "run"), SelectAll(trajectory), take);
+  CHECK(damaged.status().code() == StatusCode::kCorrupt);
+  CHECK(damaged.status().path() == FileOf(dir / "run", 1, false));
+  CHECK(MeasureAll(Open(dir / "run"), {.reading = {.verify = false}}).rows.size() == 2);
 }
 
 TEST_CASE("measure: each byte is read once, and unchanged content not again") {
