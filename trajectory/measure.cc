@@ -83,7 +83,8 @@ struct Share {
 /// Tiles that go through the checkpoints together.
 class Batch {
  public:
-  Batch(const Trajectory& run, const MeasureOptions& options) : run_(run), options_(options) {}
+  Batch(MappedCheckpoints& checkpoints, const MeasureOptions& options)
+      : checkpoints_(checkpoints), options_(options) {}
 
   /// Takes as many tiles as fit; at least one of an empty batch. Returns whether all were taken.
   bool Take(Travelling& tensor, uint64_t memory) {
@@ -95,7 +96,7 @@ class Batch {
       held_ += MostHeld(tile);
       if (!tensor.reader) {
         tensor.reader =
-            std::make_unique<TensorReader>(run_, tensor.plan.tensor, options_.reading.verify);
+            std::make_unique<TensorReader>(checkpoints_, tensor.plan.tensor, options_.reading.verify);
       }
       tiles_.emplace_back(*tensor.reader, tensor.plan, tensor.next_tile++);
       ++share.count;
@@ -168,7 +169,7 @@ class Batch {
     }
   }
 
-  const Trajectory& run_;
+  MappedCheckpoints& checkpoints_;
   const MeasureOptions& options_;
   std::deque<TravellingTile> tiles_;
   std::vector<TileMeasure> measures_;
@@ -182,6 +183,7 @@ class Measurer {
   Measurer(const Trajectory& run, const TrajectorySelection& selection, const TakeMeasures& take,
            const MeasureOptions& options)
       : run_(run),
+        checkpoints_(run),
         selection_(selection),
         take_(take),
         options_(options),
@@ -221,10 +223,10 @@ class Measurer {
       const uint64_t bytes = travelling->plan.bytes();
       travelling->tiles = static_cast<uint32_t>((bytes + kChunkBytes - 1) / kChunkBytes);
     }
-    if (!batch_) batch_ = std::make_unique<Batch>(run_, options_);
+    if (!batch_) batch_ = std::make_unique<Batch>(checkpoints_, options_);
     while (!batch_->Take(*travelling, std::max(options_.memory, kLeastMemory))) {
       DSCKPT_RETURN_IF_ERROR(Flush());
-      batch_ = std::make_unique<Batch>(run_, options_);
+      batch_ = std::make_unique<Batch>(checkpoints_, options_);
     }
     return rows_ >= kMostRows ? Flush() : Status();
   }
@@ -264,6 +266,7 @@ class Measurer {
   }
 
   const Trajectory& run_;
+  MappedCheckpoints checkpoints_;
   const TrajectorySelection& selection_;
   const TakeMeasures& take_;
   const MeasureOptions& options_;
