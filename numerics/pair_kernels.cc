@@ -150,7 +150,7 @@ HWY_INLINE void AddSquare(PairDouble value, PairDouble& sum) {
   }
 }
 
-template <class Type>
+template <class Type, bool kExtremes>
 HWY_INLINE void AddGroup(const std::byte* a, const std::byte* b, size_t first, PassSums& sums,
                          RatioRecord& ratios) {
   PairDouble difference[kPassVectors], size[kPassVectors];
@@ -161,10 +161,12 @@ HWY_INLINE void AddGroup(const std::byte* a, const std::byte* b, size_t first, P
     sums.cross[i] = hn::Add(sums.cross[i], hn::Mul(d, hn::Add(y, x)));
     AddSquare<Type>(x, sums.first[i]);
     AddSquare<Type>(y, sums.second[i]);
+    if constexpr (!kExtremes) continue;
     difference[i] = hn::Abs(d);
     size[i] = hn::Max(hn::Abs(x), hn::Abs(y));
     sums.max_abs = hn::Max(sums.max_abs, difference[i]);
   }
+  if constexpr (!kExtremes) return;
   const auto beats = hn::Or(ratios.MayBeat<Type::kNarrow>(difference[0], size[0]),
                             ratios.MayBeat<Type::kNarrow>(difference[1], size[1]));
   if (HWY_LIKELY(hn::AllFalse(PairDoubles(), beats))) return;
@@ -183,7 +185,7 @@ HWY_INLINE double JoinPlaced(const double (&placed)[kLanes]) {
   return JoinLanes(lanes);
 }
 
-template <class Type>
+template <class Type, bool kExtremes>
 HWY_INLINE void AddBlock(const std::byte* a, const std::byte* b, PairBlock& block,
                          double& max_rel) {
   constexpr size_t kGroupBytes = kLanes * sizeof(typename Type::Bits);
@@ -197,7 +199,7 @@ HWY_INLINE void AddBlock(const std::byte* a, const std::byte* b, PairBlock& bloc
       // The bits of the next block are looked at first, faster than memory gives them.
       __builtin_prefetch(a + at + kBlockBytes);
       __builtin_prefetch(b + at + kBlockBytes);
-      AddGroup<Type>(a + at, b + at, first, sums, ratios);
+      AddGroup<Type, kExtremes>(a + at, b + at, first, sums, ratios);
     }
     for (size_t i = 0; i < kPassVectors; ++i) {
       const size_t place = (first + i) * kPairWidth;
@@ -233,6 +235,7 @@ struct BitsOfPairs {
     const auto sign = hn::BroadcastSignBit(bits);
     return hn::Sub(hn::Xor(size, sign), sign);
   }
+  template <bool kExtremes>
   HWY_INLINE void Add(const std::byte* a, const std::byte* b) {
     using Int = hwy::MakeSigned<typename Type::Bits>;
     const auto x = hn::BitCast(Signed(), hn::LoadU(Unsigned(), PairAt<typename Type::Bits>(a)));
@@ -242,6 +245,7 @@ struct BitsOfPairs {
     greatest = hn::Max(greatest, hn::Max(size_x, size_y));
     const auto differs = hn::VecFromMask(Signed(), hn::Ne(x, y));
     changed = hn::Sub(changed, hn::BitCast(Unsigned(), differs));
+    if constexpr (!kExtremes) return;
     const auto at_x = Position(size_x, x), at_y = Position(size_y, y);
     const auto ulp = hn::Sub(hn::Max(at_x, at_y), hn::Min(at_x, at_y));
     max_ulp = hn::Max(max_ulp, hn::BitCast(Unsigned(), ulp));
@@ -263,16 +267,16 @@ struct BitsOfPairs {
   }
 };
 
-template <class Type>
+template <class Type, bool kExtremes>
 bool ComparePairs(const std::byte* a, const std::byte* b, PairBlock& block, double& max_rel) {
   using Bits = BitsOfPairs<Type>;
   constexpr size_t kVectorBytes = Bits::kCount * sizeof(typename Type::Bits);
   Bits bits;
   for (size_t at = 0; at < kBlockElements * sizeof(typename Type::Bits); at += kVectorBytes) {
-    bits.Add(a + at, b + at);
+    bits.template Add<kExtremes>(a + at, b + at);
   }
   if (!bits.Get(block)) return false;
-  AddBlock<Type>(a, b, block, max_rel);
+  AddBlock<Type, kExtremes>(a, b, block, max_rel);
   return true;
 }
 
@@ -326,7 +330,7 @@ bool SumTurns(const std::byte* a, const std::byte* b, const std::byte* c, TurnSu
 
 template <class Type>
 StateKernels KernelsFor() {
-  return {ComparePairs<Type>, SumTurns<Type>};
+  return {ComparePairs<Type, true>, ComparePairs<Type, false>, SumTurns<Type>};
 }
 
 PairKernels AllPairs() {

@@ -47,6 +47,7 @@ using TurnKernel = bool (*)(const std::byte* a, const std::byte* b, const std::b
 /// The kernels of one element type.
 struct StateKernels {
   PairKernel pairs = nullptr;
+  PairKernel updates = nullptr;  ///< Leaves `max_abs`, `max_ulp` and `max_rel` as they are or 0.
   TurnKernel turns = nullptr;
 };
 

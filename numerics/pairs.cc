@@ -104,11 +104,18 @@ bool IsClose(const FinitePair& pair, const Tolerance& tolerance) {
 /// Compares a chunk block by block.
 class Comparison {
  public:
-  Comparison(DType dtype, const std::optional<Tolerance>& tolerance, const PairKernels& kernels)
-      : dtype_(dtype),
-        tolerance_(tolerance),
-        kernel_(KernelsOf(dtype, kernels).pairs),
-        widened_kernel_(kernels.f64.pairs) {}
+  Comparison(DType dtype, const std::optional<Tolerance>& tolerance, PairKernel kernel,
+             PairKernel widened_kernel)
+      : dtype_(dtype), tolerance_(tolerance), kernel_(kernel), widened_kernel_(widened_kernel) {}
+
+  void Add(std::span<const std::byte> a, std::span<const std::byte> b) {
+    const size_t element_bytes = FindDType(dtype_)->block_bytes;
+    const size_t block_bytes = kBlockElements * element_bytes;
+    for (size_t at = 0; at < a.size(); at += block_bytes) {
+      const size_t bytes = std::min(block_bytes, a.size() - at);
+      AddBlock(a.data() + at, b.data() + at, bytes / element_bytes);
+    }
+  }
 
   void AddBlock(const std::byte* a, const std::byte* b, size_t count) {
     PairBlock found;
@@ -233,13 +240,21 @@ class Comparison {
 PairStatistics ComparePairs(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b,
                             const std::optional<Tolerance>& tolerance, const PairKernels& kernels) {
   const UsualArithmetic usual;
-  Comparison comparison(dtype, tolerance, kernels);
-  const size_t block_bytes = kBlockElements * FindDType(dtype)->block_bytes;
-  for (size_t at = 0; at < a.size(); at += block_bytes) {
-    const size_t bytes = std::min(block_bytes, a.size() - at);
-    comparison.AddBlock(a.data() + at, b.data() + at, bytes / FindDType(dtype)->block_bytes);
-  }
+  Comparison comparison(dtype, tolerance, KernelsOf(dtype, kernels).pairs, kernels.f64.pairs);
+  comparison.Add(a, b);
   return comparison.Finish();
+}
+
+PairStatistics SumUpdates(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b,
+                          const PairKernels& kernels) {
+  const UsualArithmetic usual;
+  Comparison comparison(dtype, std::nullopt, KernelsOf(dtype, kernels).updates,
+                        kernels.f64.updates);
+  comparison.Add(a, b);
+  PairStatistics found = comparison.Finish();
+  found.max_abs = found.max_rel = 0;
+  found.max_index = found.max_ulp = 0;
+  return found;
 }
 
 PairStatistics JoinPairs(std::span<const PairStatistics> chunks) {

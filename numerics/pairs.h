@@ -47,6 +47,10 @@ PairStatistics ComparePairs(DType dtype, std::span<const std::byte> a, std::span
                             const std::optional<Tolerance>& tolerance = std::nullopt,
                             const PairKernels& kernels = UsablePairKernels().front());
 
+/// The same sums and counts, without the greatest differences, in half the time.
+PairStatistics SumUpdates(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b,
+                          const PairKernels& kernels = UsablePairKernels().front());
+
 /// Of a whole tensor from its chunks, in their order.
 PairStatistics JoinPairs(std::span<const PairStatistics> chunks);
 

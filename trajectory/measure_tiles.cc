@@ -91,13 +91,13 @@ TileMeasure TravellingTile::Measure(const Visit& visit) const {
     }
   }
   if (visit.update) {
-    measure.update = ToUpdate(numerics::ComparePairs(dtype.code, In(*visit.before), In(v)));
+    measure.update = ToUpdate(numerics::SumUpdates(dtype.code, In(*visit.before), In(v)));
   }
   if (visit.turn) {
     measure.turn = numerics::SumTurns(dtype.code, In(*visit.two_before), In(*visit.before), In(v));
   }
   if (visit.distance) {
-    measure.from_first = ToUpdate(numerics::ComparePairs(dtype.code, In(visit.first), In(v)));
+    measure.from_first = ToUpdate(numerics::SumUpdates(dtype.code, In(visit.first), In(v)));
   }
   return measure;
 }

@@ -150,6 +150,12 @@ TEST_CASE("pairs: all instruction sets give the same bits") {
         CHECK(found.max_rel == first.max_rel);
         CHECK(found.max_ulp == first.max_ulp);
         CHECK(found.changed == first.changed);
+        const PairStatistics update = SumUpdates(dtype, a, b, kernels);
+        CHECK(SameBits(update.sums, first.sums));
+        CHECK(update.count == first.count);
+        CHECK(update.finite == first.finite);
+        CHECK(update.changed == first.changed);
+        CHECK(update.max_abs == 0);
       }
     }
   }
