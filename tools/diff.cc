@@ -14,6 +14,7 @@
 #include "merge/select/rename.h"
 #include "tools/commands.h"
 #include "tools/diff_elements.h"
+#include "tools/diff_groups.h"
 #include "tools/items.h"
 #include "tools/operand.h"
 #include "tools/rows.h"
@@ -41,7 +42,7 @@ struct DiffCommand {
   std::string a, b;
   NameFilter names;
   NameRules rules;
-  std::string relative, absolute, nan = "equal";
+  std::string relative, absolute, nan = "equal", by = "tensor";
   std::optional<uint64_t> ulp;
   std::vector<std::string> fail_on;
   RowOptions rows;
@@ -238,14 +239,17 @@ void NoteOpaque(Console& console, const DiffReport& report) {
 Status Print(Console& console, const DiffCommand& command, const Checkpoint& a, const Checkpoint& b,
              const DiffOptions& options, const DiffReport& report) {
   if (command.quiet) return {};
-  Rows rows = ToRows(a, b, report, command);
+  const bool grouped = command.by != "tensor";
+  Rows rows = grouped ? GroupDiffs(a, b, report, command.by, command.all, command.tolerant())
+                      : ToRows(a, b, report, command);
   DSCKPT_RETURN_IF_ERROR(rows.Arrange(command.rows));
   const std::string head = Format(
-      "\"schema\": \"dsckpt.diff/1\",\n  \"a\": {},\n  \"b\": {},\n  \"criterion\": {},\n"
+      "\"schema\": \"dsckpt.diff/1\",\n  \"by\": \"{}\",\n  \"a\": {},\n  \"b\": {},\n  "
+      "\"criterion\": {},\n"
       "  \"counts\": {}",
-      JsonQuoted(command.a), JsonQuoted(command.b), JsonQuoted(Criterion(options)),
+      command.by, JsonQuoted(command.a), JsonQuoted(command.b), JsonQuoted(Criterion(options)),
       CountsJson(report));
-  const std::vector<ShownElements> elements = ElementsOf(rows, b, report);
+  const auto elements = grouped ? std::vector<ShownElements>() : ElementsOf(rows, b, report);
   std::string tail = Format("\"read_bytes\": {}", report.read_bytes);
   if (command.show > 0) tail = ElementsJson(elements) + ",\n  " + tail;
   const bool table = Rows::IsTable(console, command.rows);
@@ -311,9 +315,15 @@ void AddReport(CommandLine& line, DiffCommand& command) {
   line.AddFlag("-q,--quiet", command.quiet, "Only the exit code");
   line.AddFlag("--whole", command.whole,
                "Read equal chunks too: for ratio, angle and NaN where few chunks differ");
-  line.Add("--show", command.show,
-           "Name the elements of each tensor that differ most, at most so many; in tables and JSON")
-      .Placeholder("K");
+  const Argument show =
+      line.Add("--show", command.show,
+               "Name the elements of each tensor that differ most, at most so many; in tables and "
+               "JSON")
+          .Placeholder("K");
+  line.Add("--by", command.by, "tensor (default), pattern, layer, module, dtype or all")
+      .OneOf({"tensor", "pattern", "layer", "module", "dtype", "all"})
+      .Excludes(show)
+      .Placeholder("WHAT");
   line.Add("--fail-on", command.fail_on, "States that make the exit code 1; repeatable")
       .OneOf({"equal", "close", "changed", "added", "removed", "reshaped", "retyped", "moved"})
       .Repeatable()
@@ -345,6 +355,7 @@ Command AddDiff(Program& program) {
       "  dsckpt diff a.safetensors b.dsckpt --rtol 1e-5 --atol 1e-8 && echo close\n"
       "  dsckpt diff a b --strip-prefix-a module. --sort ratio:desc --limit 10\n"
       "  dsckpt diff a b --show 5 --filter '*.norm.*'\n"
+      "  dsckpt diff run@1000 run@2000 --by layer --sort ratio:desc\n"
       "  dsckpt diff a b --json | jq '.rows[] | select(.nan_b > 0)'\n"
       "\n"
       "What is not equal, then counts, then the criterion. States: equal; close (equal by --rtol,\n"
@@ -358,7 +369,9 @@ Command AddDiff(Program& program) {
       "most steps between two numbers of the dtype. NaN and infinities have no part in norms.\n"
       "--show names elements with other bits by |b - a|, the greatest first, and of equal ones\n"
       "the lowest index; a NaN or an infinity on one side counts as the greatest.\n"
-      "--json, schema dsckpt.diff/1: a, b, criterion, counts, rows with all columns, elements\n"
+      "--by adds the sums of tensors up: numbers of a group are of its tensors that were\n"
+      "compared; differ counts those that are changed.\n"
+      "--json, schema dsckpt.diff/1: by, a, b, criterion, counts, rows with all columns, elements\n"
       "(with --show: name, index, a, b, distance, ulp), read_bytes.\n"
       "Exit code: 0 equal or close; 1 different, or a file is bad; 2 could not compare.");
   return {line, [command](Console& console) { return RunDiff(console, *command); }};

@@ -159,6 +159,9 @@ struct Difference {
 
   /// Returns whether all elements were compared.
   bool whole() const { return compared == count; }
+  /// Returns the difference of the elements of both, whose `max_index` is 0. `max_ulp` is of those
+  /// that have one.
+  Difference With(const Difference& other) const;
   /// Returns |b - a|, the norm of the difference.
   double Norm() const;
   /// Returns |b - a| / |a|; nothing where |a| is 0 or not known.

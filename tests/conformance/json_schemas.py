@@ -70,6 +70,7 @@ with tempfile.TemporaryDirectory() as folder:
     check("stats", valid / "sharded", "--hist", "log2")
     check("hash", "--duplicates", valid / "example.dsckpt", valid / "example.dsckpt")
     check("diff", run, valid / "sharded", "--all")
+    check("diff", run, valid / "sharded", "--all", "--by", "all")
     check("diff", valid / "example.dsckpt", valid / "example.dsckpt", "--summary", "--rtol", "1e-3")
     check("ls", run)
     check("ls", run, "--attr", "step", "--attr", "none")

@@ -235,3 +235,33 @@ TEST_CASE("stats: quantiles and histograms, of tensors and of groups") {
   CHECK(RunTool({"stats", path, "--quantiles", "1.5"}).code == 2);
   CHECK(RunTool({"stats", path, "--quantiles", "0.5", "--quick"}).code == 2);
 }
+
+TEST_CASE("diff: groups add sums up and count states") {
+  TempDir dir;
+  SampleTensors a = {{"h.0.w", Sample<float>({3, 4})},
+                     {"h.1.w", Sample<float>({0, 1})},
+                     {"h.1.b", Sample<float>({1})},
+                     {"x", Sample<float>({1})}};
+  SampleTensors b = a;
+  b["h.0.w"] = Sample<float>({3, 7});
+  b["h.1.w"] = Sample<float>({4, 1});
+  b["y"] = Sample<float>({2});
+  SaveSample(dir / "a", a);
+  SaveSample(dir / "b", b);
+  const Outcome found =
+      RunTool({"diff", dir / "a", dir / "b", "--by", "pattern", "--all", "--json"});
+  CHECK(found.code == 1);
+  const Json json = Json::parse(found.out);
+  CHECK(json["by"] == "pattern");
+  CHECK(Column(json, "name") == Strings{"h.#.b", "h.#.w", "x", "y"});
+  const Json& weights = json["rows"][1];
+  CHECK(weights["tensors"] == 2);
+  CHECK(weights["differ"] == 2);
+  CHECK(weights["diff_norm"] == 5.0);
+  CHECK(weights["max_abs"] == 4.0);
+  CHECK(weights["changed"] == 2);
+  CHECK(weights["ratio"] == 5 / std::sqrt(26.0));
+  CHECK(json["rows"][0]["equal"] == 1);
+  CHECK(json["rows"][3]["added"] == 1);
+  CHECK(RunTool({"diff", dir / "a", dir / "b", "--by", "all", "--show", "1"}).code == 2);
+}
