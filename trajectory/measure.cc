@@ -83,22 +83,25 @@ struct Share {
 /// Tiles that go through the checkpoints together.
 class Batch {
  public:
-  Batch(MappedCheckpoints& checkpoints, const MeasureOptions& options)
-      : checkpoints_(checkpoints), options_(options) {}
+  /// `memory`: for elements, at least kLeastMemory.
+  Batch(MappedCheckpoints& checkpoints, const MeasureOptions& options, std::span<std::byte> memory)
+      : checkpoints_(checkpoints), options_(options), memory_(memory) {}
 
-  /// Takes as many tiles as fit; at least one of an empty batch. Returns whether all were taken.
-  bool Take(Travelling& tensor, uint64_t memory) {
+  /// Takes as many tiles as fit; into an empty batch one does. Returns whether all were taken.
+  bool Take(Travelling& tensor) {
     Share share{&tensor, static_cast<uint32_t>(tiles_.size()), 0, false};
     const uint64_t bytes = tensor.plan.bytes();
     while (!tensor.complete()) {
       const uint64_t tile = std::min(kChunkBytes, bytes - tensor.next_tile * kChunkBytes);
-      if (!tiles_.empty() && held_ + MostHeld(tile) > memory) break;
-      held_ += MostHeld(tile);
+      const uint64_t held = HeldBytes(tile);
+      if (held_ + held > memory_.size()) break;
       if (!tensor.reader) {
-        tensor.reader =
-            std::make_unique<TensorReader>(checkpoints_, tensor.plan.tensor, options_.reading.verify);
+        tensor.reader = std::make_unique<TensorReader>(checkpoints_, tensor.plan.tensor,
+                                                       options_.reading.verify);
       }
-      tiles_.emplace_back(*tensor.reader, tensor.plan, tensor.next_tile++);
+      tiles_.emplace_back(*tensor.reader, tensor.plan, tensor.next_tile++,
+                          memory_.subspan(held_, held));
+      held_ += held;
       ++share.count;
     }
     share.last = tensor.complete();
@@ -174,7 +177,8 @@ class Batch {
   std::deque<TravellingTile> tiles_;
   std::vector<TileMeasure> measures_;
   std::vector<Share> shares_;
-  uint64_t held_ = 0;
+  const std::span<std::byte> memory_;
+  uint64_t held_ = 0;  // Of it.
 };
 
 /// Goes through the tensors in order.
@@ -223,12 +227,18 @@ class Measurer {
       const uint64_t bytes = travelling->plan.bytes();
       travelling->tiles = static_cast<uint32_t>((bytes + kChunkBytes - 1) / kChunkBytes);
     }
-    if (!batch_) batch_ = std::make_unique<Batch>(checkpoints_, options_);
-    while (!batch_->Take(*travelling, std::max(options_.memory, kLeastMemory))) {
-      DSCKPT_RETURN_IF_ERROR(Flush());
-      batch_ = std::make_unique<Batch>(checkpoints_, options_);
-    }
+    while (!OpenBatch().Take(*travelling)) DSCKPT_RETURN_IF_ERROR(Flush());
     return rows_ >= kMostRows ? Flush() : Status();
+  }
+
+  /// All batches use the same memory: fresh pages cost more than the numbers.
+  Batch& OpenBatch() {
+    const uint64_t bytes = std::max(options_.memory, kLeastMemory);
+    if (!memory_) memory_.reset(new std::byte[bytes]);
+    if (!batch_) {
+      batch_ = std::make_unique<Batch>(checkpoints_, options_, std::span(memory_.get(), bytes));
+    }
+    return *batch_;
   }
 
   /// Measures the batch, and hands over the tensors that are complete.
@@ -272,6 +282,7 @@ class Measurer {
   const MeasureOptions& options_;
   ContentKeys keys_;
   std::deque<std::unique_ptr<Travelling>> waiting_;
+  std::unique_ptr<std::byte[]> memory_;
   std::unique_ptr<Batch> batch_;
   size_t rows_ = 0;
   uint64_t total_ = 0;

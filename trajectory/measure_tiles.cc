@@ -11,7 +11,7 @@ namespace dsckpt::trajectory {
 namespace {
 
 /// Smaller tiles are copied: with mapped ones the pages around them would come, and stay.
-constexpr uint64_t kLeastMapped = 1 << 20;
+constexpr uint64_t kLeastMapped = 1 << 16;
 
 TensorUpdate ToUpdate(const numerics::PairStatistics& found) {
   TensorUpdate update;
@@ -26,6 +26,13 @@ TensorUpdate ToUpdate(const numerics::PairStatistics& found) {
 }
 
 }  // namespace
+
+TravellingTile::TravellingTile(TensorReader& reader, TensorPlan& plan, uint32_t index,
+                               std::span<std::byte> memory)
+    : reader_(&reader), plan_(&plan), index_(index) {
+  const size_t size = memory.size() / kHeld;
+  for (size_t i = 0; i < kHeld; ++i) held_[i].memory = memory.subspan(i * size, size);
+}
 
 uint64_t TravellingTile::bytes(const Visit& visit) const {
   const uint64_t offset = index_ * kChunkBytes;
@@ -55,15 +62,16 @@ Status TravellingTile::Load(uint32_t v) {
   Held& held = Free(visit);
   Forget(held);
   const uint64_t offset = index_ * kChunkBytes, size = bytes(visit);
-  DSCKPT_ASSIGN_OR_RETURN(
-      held.bytes, size < kLeastMapped ? reader_->Copy(visit.checkpoint, offset, size, held.buffer)
-                                      : reader_->Read(visit.checkpoint, offset, size, held.buffer));
+  DSCKPT_ASSIGN_OR_RETURN(held.bytes,
+                          size < kLeastMapped
+                              ? reader_->Copy(visit.checkpoint, offset, held.memory.first(size))
+                              : reader_->Read(visit.checkpoint, offset, held.memory.first(size)));
   held.visit = v;
   return {};
 }
 
 void TravellingTile::Forget(Held& held) {
-  const bool mapped = held.bytes.data() != held.buffer.data();
+  const bool mapped = held.bytes.data() != held.memory.data();
   if (held.visit != kNone && mapped) {
     reader_->Forget(plan_->visits[held.visit].checkpoint, held.bytes);
   }

@@ -30,8 +30,9 @@ struct TileMeasure {
 /// Keeps the elements that later visits are compared with. Not thread-safe.
 class TravellingTile {
  public:
-  TravellingTile(TensorReader& reader, TensorPlan& plan, uint32_t index)
-      : reader_(&reader), plan_(&plan), index_(index) {}
+  /// `memory`: for what is not mapped, HeldBytes() of the tile's size.
+  TravellingTile(TensorReader& reader, TensorPlan& plan, uint32_t index,
+                 std::span<std::byte> memory);
   ~TravellingTile();
   TravellingTile(const TravellingTile&) = delete;
   TravellingTile& operator=(const TravellingTile&) = delete;
@@ -51,7 +52,7 @@ class TravellingTile {
   struct Held {
     uint32_t visit = kNone;
     std::span<const std::byte> bytes;
-    std::vector<std::byte> buffer;
+    std::span<std::byte> memory;
   };
   Held* Find(uint32_t visit);
   Held& Free(const Visit& visit);
@@ -64,8 +65,11 @@ class TravellingTile {
   std::array<Held, kHeld> held_;
 };
 
-/// Most bytes that a tile of so many bytes keeps.
-constexpr uint64_t MostHeld(uint64_t bytes) { return 4 * bytes; }
+/// The memory of a tile of so many bytes, with room between its states.
+constexpr uint64_t HeldBytes(uint64_t bytes) {
+  constexpr uint64_t kStates = 4, kAlignment = 64;
+  return kStates * ((bytes + kAlignment - 1) / kAlignment * kAlignment);
+}
 
 }  // namespace dsckpt::trajectory
 

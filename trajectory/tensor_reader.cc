@@ -78,18 +78,26 @@ Status TensorReader::Check(uint32_t t, Stored& stored, uint64_t offset, uint64_t
 
 Result<std::span<const std::byte>> TensorReader::Read(uint32_t t, uint64_t offset, uint64_t size,
                                                       std::vector<std::byte>& buffer) {
-  DSCKPT_ASSIGN_OR_RETURN(Stored* const stored, Open(t));
-  if (stored->mapped) {
-    DSCKPT_RETURN_IF_ERROR(Check(t, *stored, offset, size));
-    return stored->mapped->bytes().subspan(offset, size);
-  }
-  return Copy(t, offset, size, buffer);
+  DSCKPT_ASSIGN_OR_RETURN(const bool mapped, IsMapped(t));
+  if (!mapped && buffer.size() < size) buffer.resize(size);
+  return mapped ? Mapped(t, offset, size) : Copy(t, offset, std::span(buffer).first(size));
 }
 
-Result<std::span<const std::byte>> TensorReader::Copy(uint32_t t, uint64_t offset, uint64_t size,
-                                                      std::vector<std::byte>& buffer) const {
-  if (buffer.size() < size) buffer.resize(size);
-  const std::span<std::byte> out = std::span(buffer).first(size);
+Result<std::span<const std::byte>> TensorReader::Read(uint32_t t, uint64_t offset,
+                                                      std::span<std::byte> out) {
+  DSCKPT_ASSIGN_OR_RETURN(const bool mapped, IsMapped(t));
+  return mapped ? Mapped(t, offset, out.size()) : Copy(t, offset, out);
+}
+
+Result<std::span<const std::byte>> TensorReader::Mapped(uint32_t t, uint64_t offset,
+                                                        uint64_t size) {
+  Stored& stored = stored_[t];
+  DSCKPT_RETURN_IF_ERROR(Check(t, stored, offset, size));
+  return stored.mapped->bytes().subspan(offset, size);
+}
+
+Result<std::span<const std::byte>> TensorReader::Copy(uint32_t t, uint64_t offset,
+                                                      std::span<std::byte> out) const {
   DSCKPT_RETURN_IF_ERROR(run_.Read(t, tensor_, offset, out, verify_));
   return std::span<const std::byte>(out);
 }

@@ -53,9 +53,11 @@ class TensorReader {
   /// memory for later calls.
   Result<std::span<const std::byte>> Read(uint32_t t, uint64_t offset, uint64_t size,
                                           std::vector<std::byte>& buffer);
-  /// The same in `buffer` in any case, which holds no file.
-  Result<std::span<const std::byte>> Copy(uint32_t t, uint64_t offset, uint64_t size,
-                                          std::vector<std::byte>& buffer) const;
+  /// The same for out.size() bytes, in the file or in `out`.
+  Result<std::span<const std::byte>> Read(uint32_t t, uint64_t offset, std::span<std::byte> out);
+  /// The same in `out` in any case, which holds no file.
+  Result<std::span<const std::byte>> Copy(uint32_t t, uint64_t offset,
+                                          std::span<std::byte> out) const;
   /// Says that what Read() gave will not be looked at soon: mapped pages are given back.
   void Forget(uint32_t t, std::span<const std::byte> bytes);
   /// Whether Read() of checkpoint `t` leaves its buffer alone.
@@ -70,6 +72,8 @@ class TensorReader {
     std::deque<std::atomic<bool>> checked;  // By chunk; empty: nothing to check by.
   };
   Result<Stored*> Open(uint32_t t);
+  /// REQUIRES: IsMapped(t).
+  Result<std::span<const std::byte>> Mapped(uint32_t t, uint64_t offset, uint64_t size);
   Status Check(uint32_t t, Stored& stored, uint64_t offset, uint64_t size);
 
   MappedCheckpoints& checkpoints_;
