@@ -71,11 +71,13 @@ TEST_CASE("append: one at a time, and others wait") {
   const std::string path = dir / "lines";
   auto first = AppendFile::Open(path);
   REQUIRE(first.ok());
-  std::thread second([&] { CHECK(Append(path, "second\n").ok()); });
+  Status of_second;
+  std::thread second([&] { of_second = Append(path, "second\n"); });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   REQUIRE((*first)->Write("first\n").ok());
   REQUIRE((*first)->Finish().ok());
   first->reset();
   second.join();
+  CHECK(of_second.ok());
   CHECK(ReadWholeFile(path) == "first\nsecond\n");
 }
