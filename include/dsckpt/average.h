@@ -101,7 +101,8 @@ struct AverageReport {
 ///
 /// Checkpoints may store a tensor in different ones of the above dtypes, but need the same names
 /// and shapes. Content that indexes show to be that of the term before is not read again. Memory is
-/// some 256 MiB and the indexes, however many terms there are.
+/// some 256 MiB, the pages of mapped files that are looked at, and the indexes, however many terms
+/// there are.
 ///
 /// `output`: one file, which appears under its name whole or not at all.
 ///
