@@ -58,10 +58,10 @@ class Difference:
         changed: How many have other bits.
         nan_a: NaN in the first tensor, among those compared.
         nan_b: NaN in the second one, likewise.
-        max_abs: The greatest |b - a|.
-        max_rel: The greatest |b - a| / max(|a|, |b|).
+        max_abs: The greatest `|b - a|`.
+        max_rel: The greatest `|b - a| / max(|a|, |b|)`.
         norm: The norm of the difference.
-        ratio: |b - a| / |a|. None unless all elements were compared.
+        ratio: `|b - a| / |a|`. None unless all elements were compared.
         angle: 1 - cos of the angle between both, likewise.
         max_ulp: The most numbers of the dtype between two elements. None after a change of dtype.
     """
@@ -87,7 +87,7 @@ class ElementDiff:
         index: Its place, a number for each dimension.
         a: Its value in the first tensor; of a complex element the modulus.
         b: Its value in the second one, likewise.
-        distance: |b - a|; infinite where that is no finite number, and 0 of two NaN.
+        distance: `|b - a|`; infinite where that is no finite number, and 0 of two NaN.
         ulp: How many steps among the numbers of the dtype lie between. None where one of them is
             NaN, and after a change of dtype.
     """
@@ -179,7 +179,7 @@ def diff(
     Args:
         a: As for stats().
         b: What it is compared with.
-        rtol: Elements are close when |b - a| <= atol + rtol * max(|a|, |b|). Without a tolerance
+        rtol: Elements are close when `|b - a| <= atol + rtol * max(|a|, |b|)`. Without a tolerance
             and `ulp`, only equal bits are equal.
         atol: The other part of it.
         ulp: Elements are close when at most so many numbers of the dtype lie between.
