@@ -330,16 +330,7 @@ Command AddGram(Program& program) {
   line.Add("--by", command->by, "all (default), tensor, pattern, layer, module or dtype")
       .OneOf({"all", "tensor", "pattern", "layer", "module", "dtype"})
       .Placeholder("WHAT");
-  line.Add("--steps", command->choice.steps, "Only these steps and ranges; repeatable")
-      .Repeatable()
-      .Placeholder("LIST");
-  line.Add("--last", command->choice.last, "Only the last N checkpoints")
-      .FromZero()
-      .Placeholder("N");
-  line.Add("--every", command->choice.every, "Only each N-th checkpoint")
-      .FromZero()
-      .Placeholder("N");
-  line.Add("--step-from", command->choice.step_from, "What tells the step").Placeholder("RULE");
+  AddStepOptions(line, command->choice);
   line.Add("--format", command->format, "table (default), csv, json, or npy with -o")
       .OneOf({"table", "csv", "json", "npy"})
       .Placeholder("NAME");

@@ -52,6 +52,7 @@ std::optional<RunEntry> EntryOf(const merge::RunMember& member) {
 
 /// Those of other programs have no place in the order of saves: steps tell it.
 void AddForeign(Listing& listing) {
+  if (listing.ignored.empty()) return;
   const auto members = merge::ListMembers(listing.run.path());
   if (!members.ok()) return;
   const size_t own = listing.checkpoints.size();

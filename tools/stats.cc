@@ -174,8 +174,8 @@ Result<std::optional<uint32_t>> LinearBins(const std::string& hist) {
                 "--hist takes log2, or linear:N with 1 to 100000 bins, not '" + hist + "'");
 }
 
-Result<Rows> HistogramRows(const StatsGroups& groups, const std::string& hist) {
-  DSCKPT_ASSIGN_OR_RETURN(const auto linear, LinearBins(hist));
+/// `linear`: how many equal bins; nothing: those of powers of two.
+Rows HistogramRows(const StatsGroups& groups, std::optional<uint32_t> linear) {
   using enum CellType;
   Rows rows({{"name", kText}, {"low", kDouble}, {"high", kDouble}, {"count", kUint64}},
             {"name", "low", "high", "count"});
@@ -187,8 +187,7 @@ Result<Rows> HistogramRows(const StatsGroups& groups, const std::string& hist) {
   return rows;
 }
 
-Result<Rows> ToRows(const StatsGroups& groups, const StatsOptions& options) {
-  if (!options.hist.empty()) return HistogramRows(groups, options.hist);
+Rows StatsRows(const StatsGroups& groups, const StatsOptions& options) {
   Rows rows = NewRows(options);
   for (const auto& [name, group] : groups) AddRow(rows, name, group, options);
   return rows;
@@ -220,9 +219,9 @@ std::string Tail(const StatsOptions& options, const std::vector<std::string>& sk
 }
 
 int Stats(Console& console, const StatsOptions& options) {
-  if (!options.hist.empty()) {
-    if (const auto bins = LinearBins(options.hist); !bins.ok()) return console.Fail(bins.status());
-  }
+  const bool hist = !options.hist.empty();
+  const auto linear = hist ? LinearBins(options.hist) : std::optional<uint32_t>();
+  if (!linear.ok()) return console.Fail(linear.status());
   const auto inputs = OpenInputs(console, {options.path}, true);
   if (!inputs.ok()) return console.Fail(inputs.status());
   const Checkpoint& checkpoint = inputs->checkpoint;
@@ -232,16 +231,15 @@ int Stats(Console& console, const StatsOptions& options) {
   }
   const auto found = Find(console, checkpoint, options, tensors);
   if (!found.ok()) return console.Fail(found.status());
-  auto rows = ToRows(GroupTensors(checkpoint, options, tensors, *found), options);
-  if (!rows.ok()) return console.Fail(rows.status());
-  if (const Status status = rows->Arrange(options.rows); !status.ok()) return console.Fail(status);
+  const StatsGroups groups = GroupTensors(checkpoint, options, tensors, *found);
+  Rows rows = hist ? HistogramRows(groups, *linear) : StatsRows(groups, options);
+  if (const Status status = rows.Arrange(options.rows); !status.ok()) return console.Fail(status);
   const auto skipped = Skipped(checkpoint, tensors, *found);
   const std::string head =
-      "\"schema\": \"" +
-      std::string(options.hist.empty() ? "dsckpt.stats/1" : "dsckpt.histogram/1") +
+      "\"schema\": \"" + std::string(hist ? "dsckpt.histogram/1" : "dsckpt.stats/1") +
       "\",\n  \"path\": " + JsonQuoted(options.path) + ",\n  \"by\": " + JsonQuoted(options.by);
   const Status written =
-      rows->Write(console, options.rows, head, Tail(options, skipped, found->read_bytes));
+      rows.Write(console, options.rows, head, Tail(options, skipped, found->read_bytes));
   if (!written.ok()) return console.Fail(written);
   if (!skipped.empty()) {
     console.Note(Format("{} left out, {} among them: {}", Count(skipped.size(), "tensor"),

@@ -6,20 +6,14 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/text.h"
 #include "format/checksum.h"
 
 namespace dsckpt::trajectory {
 
 namespace {
 
-std::string Hex(const Hash128& hash) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (const uint64_t half : {hash.high, hash.low}) {
-    for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[half >> shift & 15];
-  }
-  return text;
-}
+std::string Hex(const Hash128& hash) { return Hex64(hash.high) + Hex64(hash.low); }
 
 Hash128 HashText(const std::string& text) {
   return format::HashChunk(std::as_bytes(std::span(text)));
